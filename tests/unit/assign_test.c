@@ -10,8 +10,8 @@
 
 enum { RANKS_MAX = 8, DEVICES_MAX = 4 };
 
-static struct mmul_device_info device(const char *id, const char *name, const char *pci,
-                                      enum mmul_device_type type) {
+static struct mmul_device_info make_device(const char *id, const char *name, const char *pci,
+                                           enum mmul_device_type type) {
     struct mmul_device_info info = {
         .type = type, .probed = true, .usable = type == MMUL_DEVICE_GPU};
     strcpy(info.id, id);
@@ -20,7 +20,7 @@ static struct mmul_device_info device(const char *id, const char *name, const ch
     return info;
 }
 
-static struct mmul_topology machine(int cores) {
+static struct mmul_topology make_machine(int cores) {
     struct mmul_topology topology = {.host = "box", .packages = 1, .numa_nodes = 1, .cores = cores};
     for (int unit = 0; unit < cores; unit++) {
         mmul_cpuset_add(&topology.own, unit);
@@ -31,10 +31,10 @@ static struct mmul_topology machine(int cores) {
 }
 
 // Two GPUs (the second one first in PCI order) and PoCL.
-static int gpu_box(struct mmul_device_info *devices) {
-    devices[0] = device("0:0", "Radeon VII", "0000:65:00.0", MMUL_DEVICE_GPU);
-    devices[1] = device("0:1", "GeForce GTX 1080", "0000:17:00.0", MMUL_DEVICE_GPU);
-    devices[2] = device("1:0", "pthread-EPYC", "", MMUL_DEVICE_CPU);
+static int make_gpu_box(struct mmul_device_info *devices) {
+    devices[0] = make_device("0:0", "Radeon VII", "0000:65:00.0", MMUL_DEVICE_GPU);
+    devices[1] = make_device("0:1", "GeForce GTX 1080", "0000:17:00.0", MMUL_DEVICE_GPU);
+    devices[2] = make_device("1:0", "pthread-EPYC", "", MMUL_DEVICE_CPU);
     strcpy(devices[2].reason, "PoCL: OpenBLAS is faster on a CPU; used when named");
     return 3;
 }
@@ -104,9 +104,9 @@ static int make_requests(const struct device_case *c, const struct mmul_topology
 
 static void test_each_rank_gets_its_device_or_an_error(void **state) {
     (void)state;
-    struct mmul_topology topology = machine(8);
+    struct mmul_topology topology = make_machine(8);
     struct mmul_device_info devices[DEVICES_MAX];
-    int count = gpu_box(devices);
+    int count = make_gpu_box(devices);
     for (size_t i = 0; i < sizeof device_cases / sizeof device_cases[0]; i++) {
         const struct device_case *c = &device_cases[i];
         struct mmul_assign_request requests[RANKS_MAX];
@@ -149,10 +149,10 @@ static const struct core_case core_cases[] = {
 static void test_ranks_of_a_node_divide_its_cores(void **state) {
     (void)state;
     struct mmul_device_info devices[DEVICES_MAX];
-    int count = gpu_box(devices);
+    int count = make_gpu_box(devices);
     for (size_t i = 0; i < sizeof core_cases / sizeof core_cases[0]; i++) {
         const struct core_case *c = &core_cases[i];
-        struct mmul_topology topology = machine(c->cores);
+        struct mmul_topology topology = make_machine(c->cores);
         topology.cpu_quota = c->quota;
         struct mmul_assign_request requests[RANKS_MAX];
         struct mmul_assignment out[RANKS_MAX];
@@ -177,7 +177,7 @@ static void test_ranks_of_a_node_divide_its_cores(void **state) {
 // A binding set by the user is kept; ranks with the same binding divide its cores.
 static void test_a_binding_of_the_user_is_kept(void **state) {
     (void)state;
-    struct mmul_topology topology = machine(8);
+    struct mmul_topology topology = make_machine(8);
     struct mmul_assign_request requests[3] = {
         {.device = "cpu", .user_binding = true, .own = topology.own, .rank = 0},
         {.device = "cpu", .user_binding = true, .own = topology.own, .rank = 1},
@@ -197,9 +197,9 @@ static void test_a_binding_of_the_user_is_kept(void **state) {
 // A rank whose GPU fails gets more than the one core that drove the GPU.
 static void test_a_cpu_fallback_gets_more_than_the_gpu_s_core(void **state) {
     (void)state;
-    struct mmul_topology topology = machine(8);
+    struct mmul_topology topology = make_machine(8);
     struct mmul_device_info devices[DEVICES_MAX];
-    int count = gpu_box(devices);
+    int count = make_gpu_box(devices);
     struct mmul_assign_request requests[2] = {{.device = "gpu", .own = topology.own, .rank = 0},
                                               {.device = "cpu", .own = topology.own, .rank = 1}};
     struct mmul_assignment out[2];
@@ -221,7 +221,7 @@ static void test_a_cpu_fallback_gets_more_than_the_gpu_s_core(void **state) {
 
 static void test_given_threads_and_binding_override_the_assignment(void **state) {
     (void)state;
-    struct mmul_topology topology = machine(8);
+    struct mmul_topology topology = make_machine(8);
     struct mmul_assign_request requests[2] = {
         {.device = "cpu", .own = topology.own, .threads = 2, .rank = 0},
         {.device = "cpu", .own = topology.own, .no_bind = true, .rank = 1}};

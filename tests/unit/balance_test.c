@@ -39,7 +39,7 @@ static void bench_fini(struct bench *b) {
     mmul_cluster_destroy(b->cluster);
 }
 
-static double balance(struct bench *b, int panels) {
+static double balance_panels(struct bench *b, int panels) {
     struct mmul_cut cut = mmul_panels_cut(&b->problem, MMUL_ROWS, panels);
     mmul_cost_set(b->cost, NULL, &cut);
     return mmul_balance(b->cost, (double)b->problem.m, NULL, b->units);
@@ -75,10 +75,10 @@ static void test_random_clusters_finish_together(void **state) {
                    make_problem(64 * (int64_t)random_between(200, 1000),
                                 64 * (int64_t)random_between(32, 500),
                                 64 * (int64_t)pow(500, random_between(0, 1))));
-        double seconds = balance(&b, 1 << (int)random_between(0, 7));
+        double seconds = balance_panels(&b, 1 << (int)random_between(0, 7));
         assert_true(fabs(sum(b.units, size) / (double)b.problem.m - 1) < 1e-6);
         assert_true(first_by_last(b.cost) > 0.99);
-        double off = fabs(play(b.cost, b.units) / seconds - 1);
+        double off = fabs(simulate_run(b.cost, b.units) / seconds - 1);
         if (off > 0.25) // blocks that return all at once
             fail_msg("round %d: %g s predicted, off by %g", round, seconds, off);
         close += off < 0.03;
@@ -95,7 +95,7 @@ static void test_equal_ranks_get_equal_shares(void **state) {
     struct bench b;
     bench_init(&b, make_linked_cluster(4, 4, 1), make_problem(8192, 4096, 4096));
     b.cluster->ranks[3].speed_flops *= 2;
-    balance(&b, 1);
+    balance_panels(&b, 1);
     assert_true(fabs(b.units[0] - b.units[1]) < 0.01 && fabs(b.units[1] - b.units[2]) < 0.01);
     assert_in_range((int)b.units[3], (int)(1.7 * b.units[0]), (int)(2 * b.units[0]));
     bench_fini(&b);
@@ -112,7 +112,7 @@ static void test_traffic_costs_leaders_time(void **state) {
         b.cluster->nodes[0].cores_allowed = b.cluster->nodes[1].cores_allowed = i == 0 ? 64 : 4;
         mmul_cost_destroy(b.cost);
         bench_init(&b, b.cluster, b.problem);
-        *(i == 0 ? &idle : &busy) = balance(&b, 16);
+        *(i == 0 ? &idle : &busy) = balance_panels(&b, 16);
         stolen = b.cost->ranks[0].stolen_seconds;
         double bytes = b.cost->root_out_bytes + b.cost->root_in_bytes;
         assert_true(fabs(bytes - 4.0 * 20000 * (20000 + 2 * b.units[1])) < 1e6);
@@ -141,7 +141,7 @@ static void test_measured_traffic_costs_replace_the_estimate(void **state) {
     }
     mmul_cost_destroy(b.cost);
     bench_init(&b, b.cluster, b.problem);
-    balance(&b, 16);
+    balance_panels(&b, 16);
     double piece = 4.0 * 20000 * b.units[1], whole = 4.0 * 20000 * 20000;
     assert_true(b.units[1] > 1000);
     assert_true(fabs(b.cost->ranks[0].stolen_seconds - (3e-10 * (whole + piece) + 1e-10 * piece)) <
@@ -190,7 +190,7 @@ static void test_shares_stay_within_the_capacity_of_nodes(void **state) {
     bench_fini(&b);
 }
 
-static double choose(struct bench *b, int panels, struct mmul_members *members) {
+static double choose_members(struct bench *b, int panels, struct mmul_members *members) {
     static enum mmul_absence absence[RANKS_MOST];
     static bool in[RANKS_MOST];
     struct mmul_error err;
@@ -210,14 +210,14 @@ static void test_a_slow_link_is_left_out(void **state) {
     b.cluster->nodes[1].root_link.bytes_per_second = 1e6;
     mmul_cost_destroy(b.cost);
     bench_init(&b, b.cluster, b.problem);
-    double seconds = choose(&b, 8, &members);
+    double seconds = choose_members(&b, 8, &members);
     for (int rank = 0; rank < 6; rank++) {
         bool slow = b.cluster->ranks[rank].node == 1;
         assert_int_equal(members.absence[rank], slow ? MMUL_ABSENT_LINK : MMUL_PRESENT);
         assert_true(slow ? b.units[rank] == 0 : b.units[rank] > 1000);
     }
-    assert_true(seconds > 0 && seconds <= balance(&b, 8));
-    choose(&b, 8, &members); // the relay chain consists of the members
+    assert_true(seconds > 0 && seconds <= balance_panels(&b, 8));
+    choose_members(&b, 8, &members); // the relay chain consists of the members
     assert_true(b.cost->nodes[1].chain_place == 0 && b.cost->nodes[2].chain_place == 1);
     bench_fini(&b);
 }
@@ -227,7 +227,7 @@ static void test_no_network_pays_for_a_small_product(void **state) {
     struct bench b;
     struct mmul_members members;
     bench_init(&b, make_linked_cluster(24, 1, 1), make_problem(512, 512, 512));
-    choose(&b, 1, &members);
+    choose_members(&b, 1, &members);
     for (int rank = 1; rank < 24; rank++)
         assert_true(members.absence[rank] == MMUL_ABSENT_LINK && b.units[rank] == 0);
     assert_true(b.units[0] == 512);
@@ -252,7 +252,7 @@ static void test_a_device_slower_than_a_core_is_left_out(void **state) {
         gpu->speed_flops = cases[i].flops;
         gpu->speed.upload_bytes_per_second = gpu->speed.download_bytes_per_second =
             cases[i].bytes_per_second;
-        choose(&b, 1, &members);
+        choose_members(&b, 1, &members);
         assert_int_equal(members.absence[1], cases[i].absence);
         assert_true((b.units[1] > 0) == (cases[i].absence == MMUL_PRESENT));
         bench_fini(&b);
@@ -266,7 +266,7 @@ static void test_the_best_number_of_nodes_is_chosen(void **state) {
     struct mmul_members members;
     static bool in[RANKS_MOST];
     bench_init(&b, make_linked_cluster(64, 1, 10), make_problem(4096, 4096, 16384));
-    double seconds = choose(&b, 16, &members);
+    double seconds = choose_members(&b, 16, &members);
     int used = 0;
     for (int rank = 0; rank < 64; rank++)
         used += members.in[rank];

@@ -382,7 +382,7 @@ static void names_are_made_printable(void **state) {
     }
 }
 
-static void beside(const char *path, const char *suffix, char expected[static 600]) {
+static void make_sibling_name(const char *path, const char *suffix, char expected[static 600]) {
     struct mmul_text text = {0};
     mmul_text_add_beside(&text, path, suffix);
     assert_false(text.failed);
@@ -393,20 +393,20 @@ static void beside(const char *path, const char *suffix, char expected[static 60
 static void names_beside_fit_the_file_system(void **state) {
     (void)state;
     char path[300] = "some/folder/", name[600], other[600];
-    beside("some/C.bin", ".part", name);
+    make_sibling_name("some/C.bin", ".part", name);
     assert_string_equal(name, "some/C.bin.part");
     size_t before = strlen(path);
     memset(path + before, 'n', 250);
-    beside(path, ".part", name);
+    make_sibling_name(path, ".part", name);
     assert_int_equal(strlen(name), before + 255); // just fits
     assert_int_equal(strncmp(name, path, before + 250), 0);
     path[before + 250] = 'x';
-    beside(path, ".part", name);
+    make_sibling_name(path, ".part", name);
     assert_int_equal(strlen(name), before + 255);
     assert_string_equal(name + before + 250, ".part");
     assert_int_equal(strncmp(name, path, before + 233), 0);
     path[before + 250] = 'y'; // a byte that is cut off still counts
-    beside(path, ".part", other);
+    make_sibling_name(path, ".part", other);
     assert_string_not_equal(name, other);
 }
 

@@ -13,7 +13,7 @@
 
 static const int64_t GIB = INT64_C(1) << 30;
 
-static struct mmul_tile choose(int64_t m, int64_t n, int64_t k, int64_t memory_bytes) {
+static struct mmul_tile choose_tile(int64_t m, int64_t n, int64_t k, int64_t memory_bytes) {
     const struct mmul_tile_request request = {.m = m,
                                               .n = n,
                                               .k = k,
@@ -45,7 +45,7 @@ static void the_longer_side_of_c_is_cut_when_it_is_long_enough(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct mmul_tile *expected = &cases[i].tile;
-        struct mmul_tile t = choose(cases[i].m, cases[i].n, cases[i].k, 64 * GIB);
+        struct mmul_tile t = choose_tile(cases[i].m, cases[i].n, cases[i].k, 64 * GIB);
         assert_int_equal(t.m, expected->m);
         assert_int_equal(t.n, expected->n);
         assert_int_equal(t.k, expected->k);
@@ -55,7 +55,7 @@ static void the_longer_side_of_c_is_cut_when_it_is_long_enough(void **state) {
     }
 }
 
-static int64_t tiles(int64_t side, int64_t tile) {
+static int64_t count_tiles(int64_t side, int64_t tile) {
     return (side + tile - 1) / tile;
 }
 
@@ -68,9 +68,10 @@ static void lanes_fit_and_overlap_in_any_memory(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
         for (int64_t memory = 8 * GIB; memory > INT64_C(400) << 10; memory = memory * 2 / 3) {
-            struct mmul_tile t = choose(m, n, k, memory);
-            int64_t a = tiles(m, t.m) * tiles(k, t.k), b = tiles(k, t.k) * tiles(n, t.n);
-            int64_t c = tiles(m, t.m) * tiles(n, t.n);
+            struct mmul_tile t = choose_tile(m, n, k, memory);
+            int64_t a = count_tiles(m, t.m) * count_tiles(k, t.k),
+                    b = count_tiles(k, t.k) * count_tiles(n, t.n);
+            int64_t c = count_tiles(m, t.m) * count_tiles(n, t.n);
             int64_t bytes = 4 * (t.a_lanes * t.m * t.k + t.b_lanes * t.k * t.n +
                                  t.c_lanes * t.m * t.n + t.m * t.k + t.k * t.n + t.m * t.n);
             assert_in_range(bytes, 1, t.device_bytes);

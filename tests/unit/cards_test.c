@@ -11,7 +11,8 @@
 #include "folder.h"
 #include "host/cards.h"
 
-static void add(struct folder *bus, const char *address, const char *class, const char *vendor) {
+static void add_card(struct folder *bus, const char *address, const char *class,
+                     const char *vendor) {
     const char *const values[][2] = {{"class", class}, {"vendor", vendor}};
     char path[600];
     snprintf(path, sizeof path, "%s/%s", bus->path, address);
@@ -33,15 +34,15 @@ static void test_only_cards_of_compute_makers_are_found(void **state) {
     folder_create(&bus);
     assert_int_equal(mmul_cards_find(bus.path, cards, 4), 0);
     assert_int_equal(mmul_cards_find("/nowhere", cards, 4), 0);
-    add(&bus, "0000:00:01.0", "0x030000\n", "0x1234\n"); // the console of a virtual machine
-    add(&bus, "0000:00:02.0", "0x020000\n", "0x8086\n"); // a network card
+    add_card(&bus, "0000:00:01.0", "0x030000\n", "0x1234\n"); // the console of a virtual machine
+    add_card(&bus, "0000:00:02.0", "0x020000\n", "0x8086\n"); // a network card
     assert_int_equal(mmul_cards_find(bus.path, cards, 4), 0);
-    add(&bus, "0000:65:00.0", "0x030200\n", "0x10de\n");
+    add_card(&bus, "0000:65:00.0", "0x030200\n", "0x10de\n");
     assert_int_equal(mmul_cards_find(bus.path, cards, 4), 1);
     assert_string_equal(cards[0].address, "0000:65:00.0");
     assert_string_equal(cards[0].vendor, "NVIDIA");
     assert_string_equal(cards[0].package, "nvidia-opencl-icd");
-    add(&bus, "0000:66:00.0", "0x030000\n", "0x1002\n");
+    add_card(&bus, "0000:66:00.0", "0x030000\n", "0x1002\n");
     assert_int_equal(mmul_cards_find(bus.path, cards, 4), 2);
     assert_int_equal(mmul_cards_find(bus.path, cards, 1), 1);
     snprintf(command, sizeof command, "rm -r '%s'", bus.path);

@@ -39,7 +39,7 @@ struct line {
     float changed; // element 0 of the line; `found` lacks it
 };
 
-static struct line add_up(enum kind kind, uint64_t seed, int first) {
+static struct line add_line(enum kind kind, uint64_t seed, int first) {
     struct line line = {0};
     for (int at = 0; at < LENGTH; at++) {
         float sum = 0;
@@ -55,7 +55,7 @@ static struct line add_up(enum kind kind, uint64_t seed, int first) {
     return line;
 }
 
-static bool is_right(double found, double expected, double size, int summands) {
+static bool agrees(double found, double expected, double size, int summands) {
     return mmul_carried_sum_is_right(found, expected, size, summands, MMUL_F32, LENGTH);
 }
 
@@ -63,8 +63,8 @@ static void correct_sums_pass(void **state) {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
         for (uint64_t seed = 0; seed < 200; seed++) {
-            const struct line l = add_up((enum kind)kind, seed, (int)(seed % SUMMANDS));
-            assert_true(is_right(l.found, l.expected, l.size, SUMMANDS));
+            const struct line l = add_line((enum kind)kind, seed, (int)(seed % SUMMANDS));
+            assert_true(agrees(l.found, l.expected, l.size, SUMMANDS));
         }
 }
 
@@ -73,22 +73,22 @@ static void one_element_more_or_less_is_found(void **state) {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
         for (uint64_t seed = 0; seed < 200; seed++) {
-            const struct line l = add_up((enum kind)kind, seed, 0);
+            const struct line l = add_line((enum kind)kind, seed, 0);
             const double mean = l.size / LENGTH / SUMMANDS;
-            assert_false(is_right(l.found + 0.01 * mean, l.expected, l.size, SUMMANDS));
-            assert_false(is_right(l.found - 0.01 * mean, l.expected, l.size, SUMMANDS));
-            assert_false(is_right(NAN, l.expected, l.size, SUMMANDS));
-            assert_false(is_right(INFINITY, l.expected, l.size, SUMMANDS));
+            assert_false(agrees(l.found + 0.01 * mean, l.expected, l.size, SUMMANDS));
+            assert_false(agrees(l.found - 0.01 * mean, l.expected, l.size, SUMMANDS));
+            assert_false(agrees(NAN, l.expected, l.size, SUMMANDS));
+            assert_false(agrees(INFINITY, l.expected, l.size, SUMMANDS));
         }
 }
 
 static void sums_that_may_overflow_are_not_judged(void **state) {
     (void)state;
-    assert_true(is_right(NAN, NAN, NAN, 2));
-    assert_true(is_right(INFINITY, INFINITY, INFINITY, 2));
-    assert_true(is_right(INFINITY, 1e39, 1e39, 2));
-    assert_false(is_right(INFINITY, 1e38, 1e38, 2));
-    assert_true(is_right(0, 0, 0, 2));
+    assert_true(agrees(NAN, NAN, NAN, 2));
+    assert_true(agrees(INFINITY, INFINITY, INFINITY, 2));
+    assert_true(agrees(INFINITY, 1e39, 1e39, 2));
+    assert_false(agrees(INFINITY, 1e38, 1e38, 2));
+    assert_true(agrees(0, 0, 0, 2));
 }
 
 // Sums in double, from any first summand on: an element off by 1e-9 of the mean is detected.

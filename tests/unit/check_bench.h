@@ -138,7 +138,7 @@ static inline void setup(struct bench *bench, struct mmul_product shape, enum ki
     assert_int_equal(mmul_check_create(n, k, &bench->check, &bench->err), MMUL_OK);
 }
 
-static inline void judge_columns(struct bench *bench, int64_t panel) {
+static inline void judge_in_columns(struct bench *bench, int64_t panel) {
     mmul_check_destroy(bench->check);
     bench->columns = true;
     bench->panel = panel;
@@ -162,7 +162,7 @@ static inline void setup_lines(struct bench *bench, struct mmul_product shape, e
     stored.a_dtype = shape.b_dtype;
     stored.b_dtype = shape.a_dtype;
     setup(bench, stored, kind_b, kind_a, seed);
-    judge_columns(bench, 1 + below(seed, 99, shape.m));
+    judge_in_columns(bench, 1 + below(seed, 99, shape.m));
 }
 
 static inline struct mmul_product judged_product(const struct bench *bench) {

@@ -64,7 +64,7 @@ static void set_up_class_case(struct bench *bench, const struct class_case *at, 
     shape.transpose_b = variant / 2 % 2 != 0;
     setup(bench, shape, NORMAL, NORMAL, 9);
     if (variant >= 4)
-        judge_columns(bench, 57);
+        judge_in_columns(bench, 57);
     for (int put = 0; put < 2; put++) {
         *a_at(bench, at->a[put].row, at->a[put].col) = at->a[put].value;
         *b_at(bench, at->b[put].row, at->b[put].col) = at->b[put].value;
@@ -133,7 +133,7 @@ static void matrices_full_of_nan_or_inf_are_judged(void **state) {
             full[e] = values[variant / 4 % 3];
         memcpy(in_a ? bench.a_narrow : bench.b_narrow, full, (size_t)count * sizeof(float));
         if (columns)
-            judge_columns(&bench, 9);
+            judge_in_columns(&bench, 9);
         multiply(&bench, SEQUENTIAL);
         assert_int_equal(count_wrong(&bench, 13), 0);
         *c_at(&bench, 17, 21) = 5;
@@ -154,7 +154,7 @@ static void subnormal_numbers_may_be_flushed_to_zero(void **state) {
         struct mmul_product shape = {.m = 20, .n = 50, .k = 30, .alpha = 1};
         setup(&bench, shape, UNIT, UNIT, 15);
         if (variant >= 3)
-            judge_columns(&bench, 50);
+            judge_in_columns(&bench, 50);
         for (int64_t e = 0; e < 20 * bench.product.lda; e++)
             ((float *)bench.a_narrow)[e] *= sizes[s][0];
         for (int64_t e = 0; e < 30 * bench.product.ldb; e++)

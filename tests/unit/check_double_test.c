@@ -95,7 +95,7 @@ static void teardown(struct bench *t) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static int64_t judge(struct bench *t, uint64_t seed) {
+static int64_t count_wrong(struct bench *t, uint64_t seed) {
     struct mmul_error err;
     assert_int_equal(mmul_check_begin(t->check, &t->product, seed, &err), MMUL_OK);
     return mmul_check_rows(t->check, &t->product, 0, t->product.m, t->wrong);
@@ -122,7 +122,7 @@ static void correct_products_pass(void **state) {
         struct bench t;
         setup(&t, &trials[i], 10 * (uint64_t)i);
         for (uint64_t seed = 0; seed < 20; seed++)
-            assert_int_equal(judge(&t, seed), 0);
+            assert_int_equal(count_wrong(&t, seed), 0);
         teardown(&t);
     }
 }
@@ -136,7 +136,7 @@ static void a_slip_is_found(void **state) {
         const struct mmul_product *p = &t.product;
         for (int64_t row = 0; row < p->m; row += 2)
             t.c[row * p->ldc + (row * 13 + 5) % p->n] *= 1 + 1e-9;
-        assert_int_equal(judge(&t, 3), (p->m + 1) / 2);
+        assert_int_equal(count_wrong(&t, 3), (p->m + 1) / 2);
         for (int64_t row = 0; row < p->m; row++)
             assert_int_equal(t.wrong[row], row % 2 == 0);
         teardown(&t);
@@ -150,23 +150,23 @@ static void elements_computed_in_float32_are_found(void **state) {
         setup(&t, &trials[i], 10 * (uint64_t)i);
         for (int64_t e = 0; e < t.product.m * t.product.n; e++)
             t.c[e] = (float)t.c[e];
-        assert_int_equal(judge(&t, 5), t.product.m);
+        assert_int_equal(count_wrong(&t, 5), t.product.m);
         teardown(&t);
     }
 }
 
 // A correct product passes. With every second row spoiled in these columns, exactly those rows are
 // found.
-static void expect_slips(struct bench *t, int64_t first_col, int64_t end_col) {
+static void expect_wrong_rows(struct bench *t, int64_t first_col, int64_t end_col) {
     const struct mmul_product *p = &t->product;
     multiply(t);
     for (uint64_t seed = 0; seed < 20; seed++)
-        assert_int_equal(judge(t, seed), 0);
+        assert_int_equal(count_wrong(t, seed), 0);
     for (int64_t i = 0; i < p->m; i += 2)
         for (int64_t j = first_col; j < end_col; j++)
             t->c[i * p->ldc + j] *= 1 + 1e-9;
     for (uint64_t seed = 0; seed < 20; seed++) {
-        assert_int_equal(judge(t, seed), (p->m + 1) / 2);
+        assert_int_equal(count_wrong(t, seed), (p->m + 1) / 2);
         for (int64_t i = 0; i < p->m; i++)
             assert_int_equal(t->wrong[i], i % 2 == 0);
     }
@@ -177,18 +177,18 @@ static void lines_with_overflowing_squares_are_judged_by_samples(void **state) {
     struct bench t;
     for (int i = JUDGED + 2; i < TRIALS; i++) { // all rows, all columns
         setup(&t, &trials[i], 10 * (uint64_t)i);
-        expect_slips(&t, 0, t.product.n);
+        expect_wrong_rows(&t, 0, t.product.n);
         teardown(&t);
     }
     setup(&t, &trials[0], 11); // one element of B, hence one column of C
     t.b[4 * t.product.ldb + 6] = 1e160;
-    expect_slips(&t, 6, 7);
-    expect_slips(&t, 7, 8);
+    expect_wrong_rows(&t, 6, 7);
+    expect_wrong_rows(&t, 7, 8);
     teardown(&t);
     setup(&t, &trials[1], 12); // C_in
     for (int64_t e = 0; e < t.product.m * t.product.n; e++)
         t.c_in[e] *= 1e200;
-    expect_slips(&t, 0, t.product.n);
+    expect_wrong_rows(&t, 0, t.product.n);
     teardown(&t);
     setup(&t, &trials[0],
           14); // only squares of C and of its errors overflow: sums judge all columns
@@ -197,7 +197,7 @@ static void lines_with_overflowing_squares_are_judged_by_samples(void **state) {
     for (int64_t e = 0; e < t.product.k * t.product.n; e++)
         t.b[e] *= 1e100;
     for (int64_t j = 0; j < t.product.n; j++)
-        expect_slips(&t, j, j + 1);
+        expect_wrong_rows(&t, j, j + 1);
     teardown(&t);
     setup(&t, &trials[0], 13); // sums that overflow on the way prove nothing
     for (int64_t e = 0; e < t.product.m * t.product.k; e++)
@@ -205,7 +205,7 @@ static void lines_with_overflowing_squares_are_judged_by_samples(void **state) {
     multiply(&t);
     for (int64_t e = 0; e < t.product.m * t.product.n; e += 3)
         t.c[e] = INFINITY;
-    assert_int_equal(judge(&t, 1), 0);
+    assert_int_equal(count_wrong(&t, 1), 0);
     teardown(&t);
 }
 
@@ -251,10 +251,10 @@ static void nan_and_infinity_stay_where_they_belong(void **state) {
     t.a[3 * t.product.lda + 5] = NAN; // transposed: row 5 of op(A)
     t.b[4 * t.product.ldb + 6] = INFINITY;
     multiply(&t);
-    assert_int_equal(judge(&t, 1), 0);
+    assert_int_equal(count_wrong(&t, 1), 0);
     t.c[5 * t.product.ldc + 1] = 1;
     t.c[7 * t.product.ldc + 6] = 1e308;
-    assert_int_equal(judge(&t, 1), 2);
+    assert_int_equal(count_wrong(&t, 1), 2);
     teardown(&t);
 }
 

@@ -17,17 +17,17 @@ static void all_of_a_panel_with_wrong_lines_is_computed_again(void **state) {
         struct bench bench;
         struct rank rank;
         setup(&bench, shape_for(axis, variant), INTEGER, INTEGER, (uint64_t)variant);
-        start(&rank, &bench, axis);
+        start_rank(&rank, &bench, axis);
         for (int64_t begin = 0; begin < UNITS; begin += PANEL) {
             const struct mmul_product block = panel_of(&bench, axis, begin);
-            compute(&rank, &block);
+            compute_block(&rank, &block);
             if (begin == PANEL) {
                 spoil_below_tolerance(&block);
-                assert_int_equal(check(&rank, &block), MMUL_OK);
+                assert_int_equal(check_block(&rank, &block), MMUL_OK);
                 assert_int_equal(rank.verifier.lines_wrong, 0);
                 spoil_lines(&block, axis);
             }
-            assert_int_equal(check(&rank, &block), MMUL_OK);
+            assert_int_equal(check_block(&rank, &block), MMUL_OK);
         }
         assert_exact(&bench);
         assert_int_equal(rank.verifier.lines_checked, UNITS + PANEL);
@@ -41,7 +41,7 @@ static void all_of_a_panel_with_wrong_lines_is_computed_again(void **state) {
                                      "7-68 of matrix 2\n"
                                    : "'reference' takes over: 4 wrong rows in rows "
                                      "7-68 of matrix 2\n"));
-        stop(&rank);
+        stop_rank(&rank);
         teardown(&bench);
     }
 }
@@ -54,22 +54,22 @@ static void lines_that_stay_wrong_are_recomputed_by_plain_loops(void **state) {
         struct bench bench;
         struct rank rank;
         setup(&bench, shape_for(axis, variant), INTEGER, INTEGER, (uint64_t)variant);
-        start(&rank, &bench, axis);
+        start_rank(&rank, &bench, axis);
         mmul_device_close(rank.context.device);
         strcpy(rank.context.device_name, "faulty:corrupt=*:cpu");
         assert_int_equal(
             mmul_device_open(rank.context.device_name, &rank.context.device, &rank.err), MMUL_OK);
         for (int64_t begin = 0; begin < UNITS; begin += PANEL) {
             const struct mmul_product block = panel_of(&bench, axis, begin);
-            compute(&rank, &block);
-            assert_int_equal(check(&rank, &block), MMUL_OK);
+            compute_block(&rank, &block);
+            assert_int_equal(check_block(&rank, &block), MMUL_OK);
         }
         assert_exact(&bench);
         assert_int_equal(rank.verifier.blocks_recomputed, 1);
         assert_in_range(rank.verifier.lines_recomputed, PANEL + 1, PANEL + 4); // four parts
         assert_int_equal(rank.context.replacements, 1);
         assert_string_equal(rank.context.device_name, "reference");
-        stop(&rank);
+        stop_rank(&rank);
         teardown(&bench);
     }
 }
@@ -82,12 +82,12 @@ static void an_error_in_a_part_recomputes_its_block(void **state) {
         struct bench bench;
         struct rank rank;
         setup(&bench, shape_for(axis, variant), INTEGER, INTEGER, (uint64_t)variant);
-        start(&rank, &bench, axis);
+        start_rank(&rank, &bench, axis);
         for (int64_t begin = 0; begin < UNITS; begin += PANEL) {
             const struct mmul_product product = panel_of(&bench, axis, begin),
                                       part = mmul_product_rows(&product, 3, 5);
             const struct mmul_verifier_block block = {&product, &part, "a block"};
-            compute(&rank, &product);
+            compute_block(&rank, &product);
             if (begin == PANEL) {
                 spoil_below_tolerance(&product);
                 c_of(&product)[product.ldc + 2] += 1; // outside of the part
@@ -105,7 +105,7 @@ static void an_error_in_a_part_recomputes_its_block(void **state) {
             rank.verifier.lines_wrong = 0;
         }
         assert_exact(&bench);
-        stop(&rank);
+        stop_rank(&rank);
         teardown(&bench);
     }
 }

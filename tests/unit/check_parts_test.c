@@ -66,7 +66,7 @@ static struct mmul_check_part place_of(const struct mesh *x, int col, bool has_s
         N, K, col_offsets[col], 100 + (uint64_t)col, x->sizes, has_squares ? x->squares : NULL};
 }
 
-static void add(double *sum, double *mine, int64_t count) {
+static void add_to_sum(double *sum, double *mine, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         sum[i] += mine[i];
         mine[i] = 0;
@@ -74,7 +74,7 @@ static void add(double *sum, double *mine, int64_t count) {
 }
 
 // Runs all three rounds of all ranks.
-static void add_up(struct mesh *x) {
+static void sum_over_ranks(struct mesh *x) {
     double vector[K] = {0}, other[N] = {0};
     memset(x->sizes, 0, sizeof x->sizes);
     memset(x->bx, 0, sizeof x->bx);
@@ -94,17 +94,17 @@ static void add_up(struct mesh *x) {
                 const struct mmul_check_part place = place_of(&before, col, round == 2);
                 if (round == 0) {
                     mmul_check_part_sizes(x->check, &of_b, other);
-                    add(x->sizes + col_offsets[col], other, of_b.n);
+                    add_to_sum(x->sizes + col_offsets[col], other, of_b.n);
                 } else if (round == 1) {
                     mmul_check_part_project(x->check, &of_b, &place, vector, other);
-                    add(x->bx + b_offsets[row], vector, of_b.k);
-                    add(x->squares + col_offsets[col], other, of_b.n);
+                    add_to_sum(x->bx + b_offsets[row], vector, of_b.k);
+                    add_to_sum(x->squares + col_offsets[col], other, of_b.n);
                 } else {
                     (void)mmul_check_part_begin(x->check, &of_a, &place);
                     mmul_check_part_rows(x->check, &of_a, before.bx + a_offsets[col], vector,
                                          other);
-                    add(x->residuals + row_offsets[row], vector, of_a.m);
-                    add(x->norms + row_offsets[row], other, of_a.m);
+                    add_to_sum(x->residuals + row_offsets[row], vector, of_a.m);
+                    add_to_sum(x->norms + row_offsets[row], other, of_a.m);
                 }
             }
     }
@@ -150,7 +150,7 @@ static void multiply(struct mesh *x) {
         }
 }
 
-static struct mesh *make(uint64_t seed, bool turned) {
+static struct mesh *make_mesh(uint64_t seed, bool turned) {
     struct mesh *x = calloc(1, sizeof *x);
     struct mmul_error err;
     x->turned = turned;
@@ -163,7 +163,7 @@ static struct mesh *make(uint64_t seed, bool turned) {
     return x;
 }
 
-static void destroy(struct mesh *x) {
+static void destroy_mesh(struct mesh *x) {
     mmul_check_destroy(x->check);
     free(x);
 }
@@ -173,9 +173,9 @@ static void destroy(struct mesh *x) {
 static void sums_of_ranks_equal_plain_loops(void **state) {
     (void)state;
     for (int turned = 0; turned < 2; turned++) {
-        struct mesh *x = make(10, turned);
+        struct mesh *x = make_mesh(10, turned);
         x->c[3 * N + 30] += 1;
-        add_up(x);
+        sum_over_ranks(x);
         for (int64_t j = 0; j < N; j++) {
             double squares = 0;
             for (int64_t p = 0; p < K; p++)
@@ -197,45 +197,45 @@ static void sums_of_ranks_equal_plain_loops(void **state) {
             assert_true(fabs(x->residuals[i]) <= wrong + 1e-9);
             assert_true(i != 3 || fabs(x->residuals[i]) >= 0.49);
         }
-        destroy(x);
+        destroy_mesh(x);
     }
 }
 
 static void correct_products_are_read_once(void **state) {
     (void)state;
     for (uint64_t seed = 20; seed < 40; seed++) {
-        struct mesh *x = make(seed, seed % 2 == 0);
-        add_up(x);
+        struct mesh *x = make_mesh(seed, seed % 2 == 0);
+        sum_over_ranks(x);
         assert_int_equal(count_doubted(x), 0);
-        destroy(x);
+        destroy_mesh(x);
     }
 }
 
 // Columns of B range from 1e-6 to 1e6.
 static void columns_of_any_size_count_alike(void **state) {
     (void)state;
-    struct mesh *x = make(50, false);
+    struct mesh *x = make_mesh(50, false);
     for (int64_t e = 0; e < K * N; e++)
         x->b[e] *= powf(10, (float)(e % N % 13) - 6);
     multiply(x);
-    add_up(x);
+    sum_over_ranks(x);
     assert_int_equal(count_doubted(x), 0);
     for (int64_t j = 0; j < N; j++) {
         int64_t i = j % M;
         float kept = x->c[i * N + j];
         x->c[i * N + j] += 0.01F * sqrtf((float)x->squares[j]);
-        add_up(x);
+        sum_over_ranks(x);
         assert_true(count_doubted(x) > 0);
         x->c[i * N + j] = kept;
     }
-    destroy(x);
+    destroy_mesh(x);
 }
 
 // Tries every element with errors around the detection limit.
 static void errors_found_in_a_single_block_are_found(void **state) {
     (void)state;
     static const float errors[] = {1e-4F, 5e-4F, 1e-3F, 1.5e-3F, 2e-3F, 1e-2F, 1, 1e30F};
-    struct mesh *x = make(60, false);
+    struct mesh *x = make_mesh(60, false);
     int found = 0, passed = 0;
     for (int row = 0; row < ROWS; row++)
         for (int col = 0; col < COLS; col++)
@@ -246,7 +246,7 @@ static void errors_found_in_a_single_block_are_found(void **state) {
                     float error = errors[(i + j) % 8];
                     x->c[i * N + j] += i % 2 == 0 ? error : -error;
                     int64_t alone = check_alone(x, row, col, wrong);
-                    add_up(x);
+                    sum_over_ranks(x);
                     bool doubted = is_doubted(x, row, col, i);
                     found += alone > 0;
                     passed += alone == 0;
@@ -256,7 +256,7 @@ static void errors_found_in_a_single_block_are_found(void **state) {
                     x->c[i * N + j] = kept;
                 }
     assert_true(found > 300 && passed > 100);
-    destroy(x);
+    destroy_mesh(x);
 }
 
 // NaN and Inf enter no common sum: each rank inspects its own block.
@@ -264,20 +264,20 @@ static void nan_and_inf_are_judged_by_the_rank_of_the_block(void **state) {
     (void)state;
     const float values[] = {NAN, INFINITY, -INFINITY};
     for (int v = 0; v < 3; v++) {
-        struct mesh *x = make(70, false);
+        struct mesh *x = make_mesh(70, false);
         float kept = x->c[7 * N + 8];
         x->c[7 * N + 8] = values[v];
-        add_up(x);
+        sum_over_ranks(x);
         assert_true(is_doubted(x, 2, 0, 7) && !is_doubted(x, 2, 0, 8));
         x->c[7 * N + 8] = kept;
         x->a[7 * K + 290] = values[v];
-        add_up(x);
+        sum_over_ranks(x);
         assert_true(is_doubted(x, 2, 0, 7) && is_doubted(x, 2, 1, 7) && !is_doubted(x, 2, 1, 8));
         x->a[7 * K + 290] = 0;
         x->b[290 * N + 3] = values[v];
-        add_up(x);
+        sum_over_ranks(x);
         assert_true(is_doubted(x, 0, 0, 0) && is_doubted(x, 2, 0, M - 1));
-        destroy(x);
+        destroy_mesh(x);
     }
 }
 

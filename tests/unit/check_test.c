@@ -15,7 +15,8 @@ struct faults {
 
 // Each fault spoils C at a place drawn from `seed` and marks the lines it touched.
 
-static void touch(const struct faults *faults, int64_t i, int64_t j, unsigned char *touched) {
+static void mark_touched(const struct faults *faults, int64_t i, int64_t j,
+                         unsigned char *touched) {
     touched[faults->bench.columns ? j : i] = 1;
 }
 
@@ -24,7 +25,7 @@ static void fault_element(struct faults *faults, uint64_t seed, unsigned char *t
             j = below(seed, 1, faults->bench.product.n);
     *c_at(&faults->bench, i, j) +=
         unit_at(seed, 2) < 0.5 ? 0.1F * faults->rms : -0.1F * faults->rms;
-    touch(faults, i, j, touched);
+    mark_touched(faults, i, j, touched);
 }
 
 static void overwrite_block(struct faults *faults, uint64_t seed, bool stale,
@@ -35,7 +36,7 @@ static void overwrite_block(struct faults *faults, uint64_t seed, bool stale,
     for (int64_t i = i_begin; i < i_begin + SIDE; i++) {
         for (int64_t j = j_begin; j < j_begin + SIDE; j++) {
             *c_at(&faults->bench, i, j) = stale ? *c_at(&faults->other, i, j) : 0;
-            touch(faults, i, j, touched);
+            mark_touched(faults, i, j, touched);
         }
     }
 }
@@ -59,8 +60,8 @@ static void fault_swapped_rows(struct faults *faults, uint64_t seed, unsigned ch
     int64_t other = (i + 1 + below(seed, 1, m - 1)) % m;
     for (int64_t j = 0; j < faults->bench.product.n; j++) {
         swap(c_at(&faults->bench, i, j), c_at(&faults->bench, other, j));
-        touch(faults, i, j, touched);
-        touch(faults, other, j, touched);
+        mark_touched(faults, i, j, touched);
+        mark_touched(faults, other, j, touched);
     }
 }
 
@@ -69,8 +70,8 @@ static void fault_swapped_columns(struct faults *faults, uint64_t seed, unsigned
     int64_t other = (j + 1 + below(seed, 1, n - 1)) % n;
     for (int64_t i = 0; i < faults->bench.product.m; i++) {
         swap(c_at(&faults->bench, i, j), c_at(&faults->bench, i, other));
-        touch(faults, i, j, touched);
-        touch(faults, i, other, touched);
+        mark_touched(faults, i, j, touched);
+        mark_touched(faults, i, other, touched);
     }
 }
 
@@ -94,7 +95,7 @@ static void assert_found(struct faults *faults, uint64_t seed,
 }
 
 // A quarter of the trials: for a fault in all lines the check inspects each line twice.
-static void try_all_faults(struct faults *faults) {
+static void assert_all_found(struct faults *faults) {
     void (*const spoilers[])(struct faults *, uint64_t, unsigned char *) = {
         fault_element, fault_zeroed_block, fault_stale_block, fault_swapped_rows,
         fault_swapped_columns};
@@ -115,9 +116,9 @@ static void every_fault_is_found_in_exactly_its_lines(void **state) {
     faults.right = malloc(bytes);
     memcpy(faults.right, faults.bench.c, bytes);
     faults.rms = c_rms(&faults.bench, 0, shape.m, 0, shape.n);
-    try_all_faults(&faults);
-    judge_columns(&faults.bench, 130);
-    try_all_faults(&faults);
+    assert_all_found(&faults);
+    judge_in_columns(&faults.bench, 130);
+    assert_all_found(&faults);
     free(faults.right);
     mmul_check_destroy(faults.other.check);
     faults.other.check = NULL;
@@ -242,7 +243,7 @@ static void assert_no_alarm(uint64_t number) {
     draw_product(number, &bench, maker);
     for (uint64_t again = 0; again < 8; again++) {
         if (again == 4)
-            judge_columns(&bench, 1 + below(number, 17, bench.product.n));
+            judge_in_columns(&bench, 1 + below(number, 17, bench.product.n));
         int64_t count = count_wrong(&bench, 4 * number + again % 4);
         if (count != 0)
             print_message("# product %d, x %d\n", (int)number, (int)again);
@@ -305,7 +306,7 @@ static void a_result_rounded_to_16_bits_is_judged_by_its_own_unit(void **state) 
         uint16_t half[41 * 60];
         setup(&bench, shape, kind, kind == LARGE ? SIGNED : kind, (uint64_t)variant);
         if (columns)
-            judge_columns(&bench, 20);
+            judge_in_columns(&bench, 20);
         multiply(&bench, DOUBLE);
         int64_t count = (shape.m - 1) * bench.product.ldc + shape.n, line = 7;
         assert_true(count <= 41 * 60);

@@ -34,7 +34,7 @@ struct made {
     unsigned char *wrong;
 };
 
-static void *take(int64_t count, size_t each) {
+static void *allocate(int64_t count, size_t each) {
     void *memory = calloc((size_t)count, each);
     assert_non_null(memory);
     return memory;
@@ -44,9 +44,9 @@ static void *take(int64_t count, size_t each) {
 static void make_operand(struct shape size, bool transposed, enum mmul_dtype dtype, uint64_t seed,
                          float **wide, void **stored) {
     int64_t rows = size.m, cols = size.n;
-    float *in_order = take(rows * cols, sizeof(float));
-    *wide = take(rows * cols, sizeof(float));
-    *stored = take(rows * cols, sizeof(float));
+    float *in_order = allocate(rows * cols, sizeof(float));
+    *wide = allocate(rows * cols, sizeof(float));
+    *stored = allocate(rows * cols, sizeof(float));
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < cols; j++) {
             float value = (float)(mmul_random_at(seed, (uint64_t)(i * cols + j)) % 9) - 4;
@@ -66,7 +66,7 @@ static float *element_of(const struct made *made, int64_t i, int64_t j) {
     return made->c + (p->transpose_c ? j * p->ldc + i : i * p->ldc + j);
 }
 
-static struct made make(struct shape s, struct variant v) {
+static struct made make_product(struct shape s, struct variant v) {
     struct made made = {.product = {.transpose_a = v.transpose_a,
                                     .transpose_b = v.transpose_b,
                                     .transpose_c = v.transpose_c,
@@ -81,12 +81,12 @@ static struct made make(struct shape s, struct variant v) {
                                     .ldc = v.transpose_c ? s.m : s.n}};
     make_operand((struct shape){s.m, s.k, 0}, v.transpose_a, v.dtype, 1, &made.wide_a, &made.a);
     make_operand((struct shape){s.k, s.n, 0}, v.transpose_b, v.dtype, 2, &made.wide_b, &made.b);
-    made.c = take(s.m * s.n, sizeof(float));
-    made.wrong = take(s.m, 1);
+    made.c = allocate(s.m * s.n, sizeof(float));
+    made.wrong = allocate(s.m, 1);
     made.product.a = made.a;
     made.product.b = made.b;
     made.product.c = made.c;
-    float *row = take(s.n, sizeof(float));
+    float *row = allocate(s.n, sizeof(float));
     for (int64_t i = 0; i < s.m; i++) {
         memset(row, 0, (size_t)s.n * sizeof *row);
         for (int64_t p = 0; p < s.k; p++)
@@ -99,7 +99,7 @@ static struct made make(struct shape s, struct variant v) {
     return made;
 }
 
-static void release(struct made *made) {
+static void release_product(struct made *made) {
     free(made->a);
     free(made->b);
     free(made->c);
@@ -110,17 +110,17 @@ static void release(struct made *made) {
 
 static _Atomic int parts_run; // parts that threads ran
 
-static void share(int parts, mmul_work *work, void *context) {
+static void share_among_threads(int parts, mmul_work *work, void *context) {
     atomic_fetch_add(&parts_run, parts);
     mmul_pipeline_share(parts, work, context);
 }
 
-static struct mmul_check *begin(const struct made *made, int threads) {
+static struct mmul_check *begin_check(const struct made *made, int threads) {
     struct mmul_check *check = NULL;
     struct mmul_error err;
     const struct mmul_product *p = &made->product;
     assert_int_equal(mmul_check_create(p->n, p->k, &check, &err), MMUL_OK);
-    mmul_check_share(check, (struct mmul_parallel){threads, share});
+    mmul_check_share(check, (struct mmul_parallel){threads, share_among_threads});
     assert_int_equal(mmul_check_begin(check, p, 5, &err), MMUL_OK);
     return check;
 }
@@ -142,17 +142,17 @@ static void a_correct_product_passes(void **state) {
     static const int threads[] = {1, 2, 3, 16, 100};
     for (int s = 0; s < SHAPES; s++) {
         for (int v = 0; v < VARIANTS; v++) {
-            struct made made = make(shapes[s], variants[v]);
+            struct made made = make_product(shapes[s], variants[v]);
             for (int t = 0; t < 5; t++) {
                 int before = atomic_load(&parts_run);
-                struct mmul_check *check = begin(&made, threads[t]);
+                struct mmul_check *check = begin_check(&made, threads[t]);
                 assert_int_equal(mmul_check_rows(check, &made.product, 0, shapes[s].m, made.wrong),
                                  0);
                 assert_true(threads[t] > 1 ? atomic_load(&parts_run) > before
                                            : atomic_load(&parts_run) == before);
                 mmul_check_destroy(check);
             }
-            release(&made);
+            release_product(&made);
         }
     }
 }
@@ -164,8 +164,8 @@ static void a_wrong_element_is_found_everywhere(void **state) {
     for (int s = 2; s <= 3; s++) {
         struct shape shape = shapes[s];
         for (int v = 0; v < VARIANTS; v++) {
-            struct made made = make(shape, variants[v]);
-            struct mmul_check *check = begin(&made, 3);
+            struct made made = make_product(shape, variants[v]);
+            struct mmul_check *check = begin_check(&made, 3);
             for (int64_t turn = 0; turn < 4; turn++) {
                 int64_t altered = 0;
                 for (int64_t i = turn % 2; i < shape.m; i += 2, altered++)
@@ -178,7 +178,7 @@ static void a_wrong_element_is_found_everywhere(void **state) {
                     *element_of(&made, i, (i + turn / 2 * shape.n / 2) % shape.n) -= 3;
             }
             mmul_check_destroy(check);
-            release(&made);
+            release_product(&made);
         }
     }
 }
@@ -188,13 +188,14 @@ static void a_changed_operand_is_noticed_everywhere(void **state) {
     (void)state;
     struct shape shape = {21, 1103, 1001};
     for (int turned = 0; turned < 2; turned++) {
-        struct made made = make(shape, (struct variant){MMUL_F32, false, turned == 1, false});
+        struct made made =
+            make_product(shape, (struct variant){MMUL_F32, false, turned == 1, false});
         float *b = made.b;
         for (int64_t p = 0; p < shape.k; p += 7) {
             int64_t j = p * 11 % shape.n, at = turned ? j * shape.k + p : p * shape.n + j;
             float before = b[at];
             b[at] = before + 100;
-            struct mmul_check *check = begin(&made, 4);
+            struct mmul_check *check = begin_check(&made, 4);
             int64_t uses = 0;
             for (int64_t i = 0; i < shape.m; i++)
                 uses += made.wide_a[i * shape.k + p] != 0;
@@ -202,7 +203,7 @@ static void a_changed_operand_is_noticed_everywhere(void **state) {
             mmul_check_destroy(check);
             b[at] = before;
         }
-        release(&made);
+        release_product(&made);
     }
 }
 
@@ -212,7 +213,8 @@ static void small_columns_missed_by_a_sample_do_not_hide_errors(void **state) {
     (void)state;
     struct shape shape = {40, 300, 2000};
     for (int turned = 0; turned < 2; turned++) {
-        struct made made = make(shape, (struct variant){MMUL_F32, false, turned == 1, false});
+        struct made made =
+            make_product(shape, (struct variant){MMUL_F32, false, turned == 1, false});
         float *b = made.b;
         // The last columns are 0 except for one element, 2^-20 of the others' size.
         for (int64_t p = 0; p < shape.k; p++)
@@ -221,13 +223,13 @@ static void small_columns_missed_by_a_sample_do_not_hide_errors(void **state) {
         for (int64_t i = 0; i < shape.m; i++)
             for (int64_t j = 290; j < shape.n; j++)
                 *element_of(&made, i, j) = made.wide_a[i * shape.k + 1999] * 0x1p-20F;
-        struct mmul_check *check = begin(&made, 2);
+        struct mmul_check *check = begin_check(&made, 2);
         assert_int_equal(mmul_check_rows(check, &made.product, 0, shape.m, made.wrong), 0);
         *element_of(&made, 7, 295) += 0x1p-10F;
         assert_int_equal(mmul_check_rows(check, &made.product, 0, shape.m, made.wrong), 1);
         assert_int_equal(made.wrong[7], 1);
         mmul_check_destroy(check);
-        release(&made);
+        release_product(&made);
     }
 }
 

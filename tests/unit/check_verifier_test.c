@@ -18,11 +18,11 @@ static void cancelling_errors_are_found_beside_other_errors(void **state) {
         struct mmul_check *first = NULL;
         unsigned char wrong[PANEL];
         setup(&bench, shape_for(axis, 0), INTEGER, INTEGER, 4);
-        start(&rank, &bench, axis);
+        start_rank(&rank, &bench, axis);
         const struct mmul_product block = panel_of(&bench, axis, 0);
         const struct mmul_product turned =
             axis == MMUL_ROWS ? mmul_product_transpose(&block) : block;
-        compute(&rank, &block);
+        compute_block(&rank, &block);
         assert_int_equal(mmul_check_create(PIECE, K, &first, &rank.err), MMUL_OK);
         assert_int_equal(mmul_check_begin(first, &turned, rank.verifier.seed, &rank.err), MMUL_OK);
         int64_t along = axis == MMUL_ROWS ? block.ldc : 1,
@@ -31,16 +31,16 @@ static void cancelling_errors_are_found_beside_other_errors(void **state) {
         c_of(&block)[7 * across + 50 * along] -= (float)(100 * first->x[30] / first->x[50]);
         assert_int_equal(mmul_check_rows(first, &turned, 0, PANEL, wrong), 0); // hidden indeed
         c_of(&block)[11 * across + 40 * along] += 1;
-        assert_int_equal(check(&rank, &block), MMUL_OK);
+        assert_int_equal(check_block(&rank, &block), MMUL_OK);
         assert_int_equal(rank.verifier.lines_wrong, 2);
         for (int64_t begin = PANEL; begin < UNITS; begin += PANEL) {
             const struct mmul_product rest = panel_of(&bench, axis, begin);
-            compute(&rank, &rest);
-            assert_int_equal(check(&rank, &rest), MMUL_OK);
+            compute_block(&rank, &rest);
+            assert_int_equal(check_block(&rank, &rest), MMUL_OK);
         }
         assert_exact(&bench);
         mmul_check_destroy(first);
-        stop(&rank);
+        stop_rank(&rank);
         teardown(&bench);
     }
 }
@@ -50,28 +50,30 @@ static void a_block_that_no_device_repairs_is_an_error(void **state) {
     struct bench bench;
     struct rank rank;
     setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 1);
-    start(&rank, &bench, MMUL_ROWS);
+    start_rank(&rank, &bench, MMUL_ROWS);
     const struct mmul_product block = panel_of(&bench, MMUL_ROWS, 0);
-    compute(&rank, &block);
+    compute_block(&rank, &block);
     c_of(&block)[5] += 1;
-    assert_int_equal(check(&rank, &block), MMUL_OK);
+    assert_int_equal(check_block(&rank, &block), MMUL_OK);
     assert_non_null(strstr(mmul_text_get(&rank.context.warnings), "1 wrong column in rows 7-68"));
     c_of(&block)[5] += 1;
-    assert_int_equal(check(&rank, &block), MMUL_ERR_WRONG); // the reference device was the last one
+    assert_int_equal(check_block(&rank, &block),
+                     MMUL_ERR_WRONG); // the reference device was the last one
     assert_string_equal(rank.err.text, "rank 3: result is wrong in rows 7-68 of matrix 2, also "
                                        "after it was computed again");
     assert_string_equal(rank.err.hint, "suspect the memory or the processor of that machine");
-    stop(&rank);
+    stop_rank(&rank);
     teardown(&bench);
 }
 
-// Counts the calls of `look`, which refuses from number `refuses_from` on.
+// Counts the calls of `count_look`, which refuses from number `refuses_from` on.
 struct watch {
     int calls, refuses_from;
     int64_t done, total;
 };
 
-static enum mmul_status look(void *context, int64_t done, int64_t total, struct mmul_error *err) {
+static enum mmul_status count_look(void *context, int64_t done, int64_t total,
+                                   struct mmul_error *err) {
     struct watch *watch = context;
     watch->done = done;
     watch->total = total;
@@ -80,7 +82,7 @@ static enum mmul_status look(void *context, int64_t done, int64_t total, struct 
     return mmul_fail(err, MMUL_ERR_DATA, "'B.bin' was written to");
 }
 
-// The verifier calls `look` before and after it recomputes a block, then replaces the device.
+// The verifier calls `count_look` before and after it recomputes a block, then replaces the device.
 static void the_watch_can_stop_a_repair_before_a_device_is_replaced(void **state) {
     (void)state;
     for (int refuses_from = 1; refuses_from <= 3; refuses_from++) {
@@ -88,27 +90,27 @@ static void the_watch_can_stop_a_repair_before_a_device_is_replaced(void **state
         struct rank rank;
         struct watch watch = {.refuses_from = refuses_from};
         setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 1);
-        start(&rank, &bench, MMUL_ROWS);
-        rank.verifier.watch = (struct mmul_verifier_watch){look, &watch};
+        start_rank(&rank, &bench, MMUL_ROWS);
+        rank.verifier.watch = (struct mmul_verifier_watch){count_look, &watch};
         const struct mmul_product block = panel_of(&bench, MMUL_ROWS, 0);
-        compute(&rank, &block);
-        assert_int_equal(check(&rank, &block), MMUL_OK);
+        compute_block(&rank, &block);
+        assert_int_equal(check_block(&rank, &block), MMUL_OK);
         assert_int_equal(watch.calls, 0);
         spoil_lines(&block, MMUL_ROWS);
-        enum mmul_status status = check(&rank, &block);
+        enum mmul_status status = check_block(&rank, &block);
         assert_int_equal(status, refuses_from < 3 ? MMUL_ERR_DATA : MMUL_OK);
         assert_int_equal(watch.calls, refuses_from < 3 ? refuses_from : 2);
         assert_int_equal(watch.total, refuses_from == 1 ? 4 : PANEL);
         assert_int_equal(watch.done, refuses_from == 1 ? 0 : PANEL);
         assert_int_equal(rank.context.replacements, refuses_from < 3 ? 0 : 1);
-        stop(&rank);
+        stop_rank(&rank);
         teardown(&bench);
     }
 }
 
 static void assert_computed_and_right(struct rank *rank, const struct mmul_product *block) {
-    compute(rank, block);
-    assert_int_equal(check(rank, block), MMUL_OK);
+    compute_block(rank, block);
+    assert_int_equal(check_block(rank, block), MMUL_OK);
     assert_int_equal(rank->context.replacements, 0);
 }
 
@@ -121,7 +123,7 @@ static void as_many_projections_are_cached_as_requested(void **state) {
         struct bench bench;
         struct rank rank;
         setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 2);
-        start(&rank, &bench, MMUL_ROWS);
+        start_rank(&rank, &bench, MMUL_ROWS);
         const struct mmul_verifier_request request = {.axis = MMUL_ROWS,
                                                       .piece_units_max = PIECE,
                                                       .panel_units_max = PANEL,
@@ -136,12 +138,12 @@ static void as_many_projections_are_cached_as_requested(void **state) {
         assert_computed_and_right(&rank, &one);
         assert_computed_and_right(&rank, &other);
         ((float *)bench.a_narrow)[1] += 2;
-        compute(&rank, &one);
+        compute_block(&rank, &one);
         // a result that looks wrong is projected anew
-        assert_int_equal(check(&rank, &one), MMUL_OK);
+        assert_int_equal(check_block(&rank, &one), MMUL_OK);
         assert_int_equal(rank.verifier.lines_wrong > 0, count == 2);
         assert_int_equal(rank.context.replacements, count == 2);
-        stop(&rank);
+        stop_rank(&rank);
         teardown(&bench);
     }
 }
@@ -158,7 +160,7 @@ static void a_persistent_piece_is_projected_once(void **state) {
         struct bench bench;
         struct rank rank;
         setup(&bench, shape_for(axis, variant), INTEGER, INTEGER, 2);
-        start(&rank, &bench, axis);
+        start_rank(&rank, &bench, axis);
         struct mmul_verifier_request request = {.axis = axis,
                                                 .piece_units_max = PIECE,
                                                 .panel_units_max = PANEL,
@@ -171,13 +173,13 @@ static void a_persistent_piece_is_projected_once(void **state) {
             assert_int_equal(mmul_verifier_init(&rank.verifier, &rank.room, &request, &rank.err),
                              MMUL_OK);
             const struct mmul_product block = panel_of(&bench, axis, turn * PANEL);
-            compute(&rank, &block);
+            compute_block(&rank, &block);
             piece[1] += turn == 1 ? 2 : 0; // C does not follow this change
             if (turn == 1 && way == IS_FORGOTTEN)
                 mmul_verifier_forget_memory(&rank.room, piece, piece + 1);
             if (turn == 2)
                 spoil_lines(&block, axis);
-            assert_int_equal(check(&rank, &block), MMUL_OK);
+            assert_int_equal(check_block(&rank, &block), MMUL_OK);
             const bool is_found = turn == 2 || (turn == 1 && way != LASTS);
             assert_int_equal(rank.verifier.lines_wrong > 0, is_found);
             assert_true(turn < 2 || rank.verifier.lines_wrong == 4);
@@ -185,7 +187,7 @@ static void a_persistent_piece_is_projected_once(void **state) {
             if (turn == 1 && is_found)
                 break; // the last device has taken over
         }
-        stop(&rank);
+        stop_rank(&rank);
         teardown(&bench);
     }
 }
@@ -199,7 +201,7 @@ static void a_projection_is_reused_until_the_piece_changes(void **state) {
         struct bench bench;
         struct rank rank;
         setup(&bench, shape_for(axis, variant != 0 ? 2 : 0), INTEGER, INTEGER, 2);
-        start(&rank, &bench, axis);
+        start_rank(&rank, &bench, axis);
         struct mmul_product block = panel_of(&bench, axis, 0);
         const void **piece = axis == MMUL_ROWS ? &block.a : &block.b; // starts at another unit
         int64_t *units = axis == MMUL_ROWS ? &block.m : &block.n;
@@ -219,14 +221,14 @@ static void a_projection_is_reused_until_the_piece_changes(void **state) {
         *(axis == MMUL_ROWS ? &block.lda : &block.ldb) /= 2;
         assert_computed_and_right(&rank, &block);
         *units = PIECE - 1; // one more than before: its last unit counts
-        compute(&rank, &block);
+        compute_block(&rank, &block);
         c_of(&block)[axis == MMUL_ROWS ? (PIECE - 2) * block.ldc : PIECE - 2] += 1;
-        assert_int_equal(check(&rank, &block), MMUL_OK);
+        assert_int_equal(check_block(&rank, &block), MMUL_OK);
         assert_int_equal(rank.verifier.lines_wrong, 1);
         first[bench.product.lda + 1] += 2;
-        compute(&rank, &block);
-        assert_int_equal(check(&rank, &block), MMUL_ERR_WRONG);
-        stop(&rank);
+        compute_block(&rank, &block);
+        assert_int_equal(check_block(&rank, &block), MMUL_ERR_WRONG);
+        stop_rank(&rank);
         teardown(&bench);
     }
 }
@@ -241,19 +243,19 @@ static void blocks_with_alpha_0_are_checked_and_repaired(void **state) {
         shape.alpha = 0;
         setup(&bench, shape, INTEGER, INTEGER, 3);
         bench.product.a = bench.product.b = NULL;
-        start(&rank, &bench, axis);
+        start_rank(&rank, &bench, axis);
         for (int64_t begin = 0; begin < UNITS; begin += PANEL) {
             struct mmul_product block = panel_of(&bench, axis, begin);
             block.a = block.b = NULL;
-            compute(&rank, &block);
+            compute_block(&rank, &block);
             if (begin == PANEL)
                 spoil_lines(&block, axis);
-            assert_int_equal(check(&rank, &block), MMUL_OK);
+            assert_int_equal(check_block(&rank, &block), MMUL_OK);
         }
         assert_exact(&bench);
         assert_int_equal(rank.verifier.lines_checked, UNITS);
         assert_int_equal(rank.verifier.lines_wrong, 4);
-        stop(&rank);
+        stop_rank(&rank);
         teardown(&bench);
     }
 }
@@ -264,7 +266,7 @@ static void verifiers_do_not_share_cached_sums(void **state) {
     struct bench bench;
     struct rank rank;
     setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 2);
-    start(&rank, &bench, MMUL_ROWS);
+    start_rank(&rank, &bench, MMUL_ROWS);
     struct mmul_product product = panel_of(&bench, MMUL_ROWS, 0);
     assert_computed_and_right(&rank, &product);
     ((float *)bench.a_narrow)[1] += 2;
@@ -278,12 +280,12 @@ static void verifiers_do_not_share_cached_sums(void **state) {
     struct mmul_verifier first = rank.verifier;
     assert_computed_and_right(&rank, &product);
     ((float *)bench.a_narrow)[1] += 2;
-    compute(&rank, &product);
+    compute_block(&rank, &product);
     const struct mmul_verifier_block block = {.product = &product, .place = "a block"};
     assert_int_equal(mmul_verifier_check(&first, &rank.worker, &block, &rank.err), MMUL_OK);
     assert_int_equal(first.lines_wrong, 0);
     assert_int_equal(rank.context.replacements, 0);
-    stop(&rank);
+    stop_rank(&rank);
     teardown(&bench);
 }
 

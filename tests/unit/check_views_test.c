@@ -17,7 +17,7 @@ static float element(const void *data, enum mmul_dtype dtype, int64_t at) {
 }
 
 // Computes C from the fields of a product into `c`, which has the layout of product->c.
-static void multiply_as_said(const struct mmul_product *p, float *c) {
+static void multiply_by_fields(const struct mmul_product *p, float *c) {
     const float *c_in = p->c_in;
     for (int64_t i = 0; i < p->m; i++) {
         for (int64_t j = 0; j < p->n; j++) {
@@ -59,12 +59,12 @@ static void a_transposed_view_refers_to_the_same_numbers(void **state) {
         assert_int_equal(turned.m, N);
         assert_int_equal(turned.n, M);
         assert_true(turned.transpose_c);
-        multiply_as_said(&bench.product, bench.c);
-        multiply_as_said(&turned, seen);
+        multiply_by_fields(&bench.product, bench.c);
+        multiply_by_fields(&turned, seen);
         assert_memory_equal(seen, bench.c, M * (N + PADDING) * sizeof *seen);
         assert_memory_equal(&twice.m, &bench.product.m, 3 * sizeof twice.m);
         assert_false(twice.transpose_c);
-        multiply_as_said(&twice, seen);
+        multiply_by_fields(&twice, seen);
         assert_memory_equal(seen, bench.c, M * (N + PADDING) * sizeof *seen);
         free(seen);
         teardown(&bench);
@@ -82,8 +82,8 @@ static void a_view_of_some_rows_refers_to_the_same_memory(void **state) {
         bench.columns = columns;
         const struct mmul_product judged = judged_product(&bench);
         const struct mmul_product rows = mmul_product_rows(&judged, 2, 4);
-        multiply_as_said(&judged, bench.c);
-        multiply_as_said(&rows, seen + ((float *)rows.c - bench.c));
+        multiply_by_fields(&judged, bench.c);
+        multiply_by_fields(&rows, seen + ((float *)rows.c - bench.c));
         for (int64_t i = 0; i < M; i++) {
             for (int64_t j = 0; j < N; j++) {
                 int64_t line = columns ? j : i, at = i * bench.product.ldc + j;
@@ -112,7 +112,7 @@ static void views_of_a_product_without_operands_have_none(void **state) {
 
 // ------------------------------------------------------------------------------------ verdicts
 
-static void put(struct bench *bench, uint64_t seed, float value) {
+static void put_value(struct bench *bench, uint64_t seed, float value) {
     float *matrices[] = {
         a_at(bench, below(seed, 1, bench->product.m), below(seed, 2, bench->product.k)),
         b_at(bench, below(seed, 3, bench->product.k), below(seed, 4, bench->product.n)),
@@ -136,7 +136,7 @@ static bool draw_case(struct bench *bench, uint64_t seed, int64_t *i, int64_t *j
     bench->product.a = bench->a;
     bench->product.b = bench->b;
     for (int count = 0; count < 3 && below(seed, 18, 3) == 0; count++)
-        put(bench, seed + 100 * (uint64_t)count, special[below(seed, 19 + count, 3)]);
+        put_value(bench, seed + 100 * (uint64_t)count, special[below(seed, 19 + count, 3)]);
     multiply(bench, DOUBLE);
     if (shape.alpha == 0) {
         for (int64_t at = 0; at < shape.m * bench->product.ldc; at++)
@@ -161,7 +161,7 @@ static void rows_and_columns_are_judged_alike(void **state) {
         bool wrong = draw_case(&bench, (uint64_t)number, &i, &j);
         int64_t rows = count_wrong(&bench, (uint64_t)number);
         bool row_found = bench.wrong[i] == 1;
-        judge_columns(&bench, 1 + below((uint64_t)number, 40, bench.product.n));
+        judge_in_columns(&bench, 1 + below((uint64_t)number, 40, bench.product.n));
         int64_t cols = count_wrong(&bench, (uint64_t)number);
         bool column_found = bench.wrong[j] == 1;
         if (rows != wrong || cols != wrong)
@@ -185,7 +185,7 @@ static void columns_are_judged_like_rows_of_a_transposed_copy(void **state) {
         int64_t m = bench.product.m, n = bench.product.n;
         for (j = 0; j < n && number % 2 != 0; j += 2)
             *c_at(&bench, i, j) *= 1.01F;
-        judge_columns(&bench, 1 + number % n);
+        judge_in_columns(&bench, 1 + number % n);
         int64_t count = count_wrong(&bench, (uint64_t)number);
         struct mmul_product copied = judged_product(&bench);
         float *c = malloc((size_t)(2 * m * n) * sizeof *c), *c_in = c + m * n;

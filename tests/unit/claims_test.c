@@ -15,7 +15,7 @@
 // ------------------------------------------------------------------------------------- the word
 
 // The owner takes up to `count` positions, or all that are left.
-static struct mmul_range take(mmul_unbegun *unbegun, int64_t count) {
+static struct mmul_range take_positions(mmul_unbegun *unbegun, int64_t count) {
     for (;;) {
         struct mmul_range left = mmul_unbegun_get(unbegun);
         int64_t most = left.end - left.begin < count ? left.end - left.begin : count;
@@ -35,7 +35,7 @@ static void a_claim_fails_if_the_word_has_changed(void **state) {
     mmul_unbegun unbegun;
     mmul_unbegun_set(&unbegun, (struct mmul_range){0, 100});
     assert_left(&unbegun, 0, 100);
-    struct mmul_range taken = take(&unbegun, 40);
+    struct mmul_range taken = take_positions(&unbegun, 40);
     assert_true(taken.begin == 0 && taken.end == 40);
     struct mmul_range seen = mmul_unbegun_get(&unbegun);
     assert_true(mmul_unbegun_claim(&unbegun, seen, 25));
@@ -44,12 +44,12 @@ static void a_claim_fails_if_the_word_has_changed(void **state) {
     assert_false(mmul_unbegun_take(&unbegun, seen, 5));
     assert_left(&unbegun, 40, 75);
     seen = mmul_unbegun_get(&unbegun);
-    taken = take(&unbegun, 5);
+    taken = take_positions(&unbegun, 5);
     assert_true(taken.begin == 40 && taken.end == 45);
     assert_false(mmul_unbegun_claim(&unbegun, seen, 1)); // the owner took positions meanwhile
-    taken = take(&unbegun, 1000);
+    taken = take_positions(&unbegun, 1000);
     assert_true(taken.begin == 45 && taken.end == 75); // all that is left
-    taken = take(&unbegun, 1000);
+    taken = take_positions(&unbegun, 1000);
     assert_int_equal(taken.begin, taken.end);
     assert_left(&unbegun, 75, 75);
 }
@@ -58,7 +58,7 @@ static void positions_fill_the_word(void **state) {
     (void)state;
     mmul_unbegun unbegun;
     mmul_unbegun_set(&unbegun, (struct mmul_range){0, MMUL_POSITIONS_MOST});
-    struct mmul_range taken = take(&unbegun, MMUL_POSITIONS_MOST - 2);
+    struct mmul_range taken = take_positions(&unbegun, MMUL_POSITIONS_MOST - 2);
     assert_int_equal(taken.end, MMUL_POSITIONS_MOST - 2);
     assert_true(mmul_unbegun_claim(&unbegun, mmul_unbegun_get(&unbegun), 1));
     assert_left(&unbegun, MMUL_POSITIONS_MOST - 2, MMUL_POSITIONS_MOST - 1);
@@ -111,7 +111,7 @@ static void concurrent_takers_get_every_position_once(void **state) {
     while (race.started < THIEVES)
         ;
     for (int64_t i = 0;; i++) {
-        struct mmul_range taken = take(&race.unbegun, 1 + i % 5);
+        struct mmul_range taken = take_positions(&race.unbegun, 1 + i % 5);
         if (taken.begin == taken.end)
             break;
         for (int64_t at = taken.begin; at < taken.end; at++)
@@ -211,7 +211,8 @@ static double elements_of(int64_t begin, int64_t end) {
     return sum;
 }
 
-static void look(const struct player *players, int count, double now, struct mmul_pace *paces) {
+static void estimate_paces(const struct player *players, int count, double now,
+                           struct mmul_pace *paces) {
     for (int i = 0; i < count; i++) {
         struct mmul_range left = mmul_unbegun_get(&players[i].unbegun);
         paces[i] = (struct mmul_pace){0, elements_of(left.begin, left.end), players[i].known};
@@ -227,7 +228,7 @@ static void look(const struct player *players, int count, double now, struct mmu
 static double begin_lines(struct player *players, int count, int me, double now) {
     struct mmul_pace paces[RANKS_MOST];
     struct player *own = &players[me];
-    look(players, count, now, paces);
+    estimate_paces(players, count, now, paces);
     double level = mmul_pace_level(paces, count), worth = 0.01 * now;
     struct mmul_range left = mmul_unbegun_get(&own->unbegun);
     if (left.begin < left.end) {
@@ -235,7 +236,7 @@ static double begin_lines(struct player *players, int count, int me, double now)
         int64_t lines = (end < left.end ? end : left.end) - left.begin;
         lines = mmul_pace_take(level, worth, own->known,
                                (struct mmul_rest){lines, LINES, widths[part]});
-        left = take(&own->unbegun, lines);
+        left = take_positions(&own->unbegun, lines);
         return elements_of(left.begin, left.end);
     }
     int owner = -1;
@@ -257,7 +258,7 @@ static double begin_lines(struct player *players, int count, int me, double now)
 }
 
 // Returns the seconds until all is done, divided by those at the sum of all rates.
-static double play(const double *rates, int count) {
+static double simulate(const double *rates, int count) {
     struct player players[RANKS_MOST];
     double sum = 0, now = 0, end = 0;
     for (int i = 0; i < count; i++) {
@@ -298,7 +299,7 @@ static void ranks_end_together_with_wrong_speeds_in_the_plan(void **state) {
         {{4e6, 3e6, 2e6, 2e6}, 4, 1.06}, {{1e6, 1e6, 1e6, 0.8e6}, 4, 1.06},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        double ratio = play(cases[i].rates, cases[i].count);
+        double ratio = simulate(cases[i].rates, cases[i].count);
         assert_true(ratio >= 0.999 && ratio <= cases[i].most);
     }
 }

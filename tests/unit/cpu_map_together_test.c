@@ -16,7 +16,7 @@ enum { INPUTS = 3, MOST = 8, VALUES = INPUTS + MOST, ELEMENTS = 12000, GAP = -77
 
 static uint32_t random_state;
 
-static int choose(int count) {
+static int draw(int count) {
     random_state = random_state * 1664525 + 1013904223;
     return (int)((random_state >> 8) % (uint32_t)count);
 }
@@ -38,9 +38,9 @@ static void *element(const struct trial *t, void *memory, int value) {
 
 static struct mmul_host_operand operand(const struct trial *t, void *memory, int value) {
     static const float number = 3;
-    if (choose(8) == 0 && t->dtype == MMUL_F32)
+    if (draw(8) == 0 && t->dtype == MMUL_F32)
         return (struct mmul_host_operand){.at = &number, .dtype = MMUL_F32, .rows = 1, .cols = 1};
-    const bool is_row = value == 0 && choose(2) == 0; // one row repeated
+    const bool is_row = value == 0 && draw(2) == 0; // one row repeated
     return (struct mmul_host_operand){.at = element(t, memory, value),
                                       .dtype = t->dtype,
                                       .row_step = is_row ? 0 : t->ld,
@@ -50,10 +50,10 @@ static struct mmul_host_operand operand(const struct trial *t, void *memory, int
 }
 
 // Builds the same operations for the same seed, in any memory.
-static void build(struct trial *t, void *memory, bool is_together, int64_t cache_bytes) {
+static void build_operations(struct trial *t, void *memory, bool is_together, int64_t cache_bytes) {
     static const struct mmul_parameters none = {.axis = -1};
     for (int i = 0; i < t->count; i++) {
-        const enum mmul_operation_kind kind = KINDS[choose(sizeof KINDS / sizeof *KINDS)];
+        const enum mmul_operation_kind kind = KINDS[draw(sizeof KINDS / sizeof *KINDS)];
         struct mmul_host_map *host = &t->maps[i];
         *host = (struct mmul_host_map){.map = {.kind = kind,
                                                .with = &none,
@@ -69,10 +69,10 @@ static void build(struct trial *t, void *memory, bool is_together, int64_t cache
                                        .ld = t->ld};
         for (int p = 0; p < host->map.operand_count; p++)
             host->operands[p] =
-                operand(t, memory, choose(2) == 0 && i > 0 ? INPUTS + i - 1 : choose(INPUTS + i));
-        host->map.is_passing = is_together && i + 1 < t->count && choose(3) == 0;
+                operand(t, memory, draw(2) == 0 && i > 0 ? INPUTS + i - 1 : draw(INPUTS + i));
+        host->map.is_passing = is_together && i + 1 < t->count && draw(3) == 0;
         if (!is_together)
-            (void)(i + 1 < t->count && choose(3) == 0);
+            (void)(i + 1 < t->count && draw(3) == 0);
     }
 }
 
@@ -84,17 +84,17 @@ static void fill(const struct trial *t, void *memory) {
             mmul_dtype_set_real(t->dtype, element(t, memory, v), e, (double)(e * (v + 2) % 19 - 9));
 }
 
-static bool try(struct mmul_device *device, struct trial *t, uint32_t seed, int64_t cache_bytes,
-                void *found, void *expected) {
+static bool compare_with_separate(struct mmul_device *device, struct trial *t, uint32_t seed,
+                                  int64_t cache_bytes, void *found, void *expected) {
     struct mmul_error err;
     fill(t, found);
     fill(t, expected);
     random_state = seed;
-    build(t, expected, false, 0);
+    build_operations(t, expected, false, 0);
     for (int i = 0; i < t->count; i++)
         assert_int_equal(mmul_host_map_make(&t->maps[i], device, &err), MMUL_OK);
     random_state = seed;
-    build(t, found, true, cache_bytes);
+    build_operations(t, found, true, cache_bytes);
     assert_int_equal(mmul_host_map_make_together(t->maps, t->count, device, &err), MMUL_OK);
     bool right = true;
     for (int v = 0; v < VALUES; v++)
@@ -128,7 +128,7 @@ static void fused_operations_equal_separate_ones(void **state) {
                               .ld = side[1] + seed % 2 * 3,
                               .offset = seed % 17,
                               .count = 1 + (int)(seed % MOST)};
-            if (!try(device, &t, seed, is_past, found, expected)) {
+            if (!compare_with_separate(device, &t, seed, is_past, found, expected)) {
                 print_error("seed %u, cache_bytes %d, %d operations on %lld x %lld\n", seed,
                             is_past, t.count, (long long)t.rows, (long long)t.cols);
                 fail();

@@ -19,8 +19,8 @@
 
 // ---------------------------------------------------------------------------------------- hostfile
 
-static enum mmul_status load(const char *text, struct mmul_hostfile *hostfile,
-                             struct mmul_error *err) {
+static enum mmul_status load_hostfile(const char *text, struct mmul_hostfile *hostfile,
+                                      struct mmul_error *err) {
     struct folder folder;
     folder_create(&folder);
     const char *path = folder_path(&folder, "hosts");
@@ -49,7 +49,7 @@ static void test_hostfiles_are_parsed(void **state) {
                                                 {"node1", 5, 7, "max-slots", 0, false, false}};
     struct mmul_hostfile hostfile = {.hosts = NULL};
     struct mmul_error err = {0};
-    assert_int_equal(load(text, &hostfile, &err), MMUL_OK);
+    assert_int_equal(load_hostfile(text, &hostfile, &err), MMUL_OK);
     assert_int_equal(hostfile.count, 5);
     assert_true(hostfile.has_mark);
     assert_int_equal(hostfile.carriage_line, 4);
@@ -61,7 +61,7 @@ static void test_hostfiles_are_parsed(void **state) {
         assert_string_equal(hostfile.hosts[h].low_maximum, expected[h].low_maximum);
     }
     mmul_hostfile_fini(&hostfile);
-    assert_int_equal(load("node1 # good\n", &hostfile, &err), MMUL_OK);
+    assert_int_equal(load_hostfile("node1 # good\n", &hostfile, &err), MMUL_OK);
     assert_false(hostfile.has_mark);
     assert_int_equal(hostfile.carriage_line, 0);
     assert_int_equal(hostfile.open_comment, 0);
@@ -114,7 +114,8 @@ static void test_malformed_hostfiles_are_refused(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct mmul_hostfile hostfile = {.hosts = NULL};
         struct mmul_error err = {0};
-        assert_failure(load(cases[c].text, &hostfile, &err), MMUL_ERR_DATA, err, cases[c].part);
+        assert_failure(load_hostfile(cases[c].text, &hostfile, &err), MMUL_ERR_DATA, err,
+                       cases[c].part);
         assert_null(hostfile.hosts);
     }
 }
@@ -399,7 +400,7 @@ static json_t *judge_lines(const char *text, const char *digits, enum mmul_mpiru
     struct mmul_hostfile lines;
     struct mmul_error err = {0};
     const struct mmul_mpirun_answer mpirun = {.verdict = verdict, .words = "no"};
-    assert_int_equal(load(text, &lines, &err), MMUL_OK);
+    assert_int_equal(load_hostfile(text, &lines, &err), MMUL_OK);
     assert_int_equal(strlen(digits), lines.count);
     for (int h = lines.count - 1; h >= 0; h--) {
         lines.hosts[h].machine = digits[h] - '0';

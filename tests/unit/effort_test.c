@@ -29,7 +29,7 @@ static int end(void **state) {
     return unlink(path) != 0 || rmdir(folder.path) != 0;
 }
 
-static void count(int64_t microjoules) {
+static void set_counter(int64_t microjoules) {
     FILE *stream = fopen(path, "w");
     assert_non_null(stream);
     fprintf(stream, "%lld\n", (long long)microjoules);
@@ -37,12 +37,12 @@ static void count(int64_t microjoules) {
 }
 
 // Returns a context with sensors already found, for a counter that wraps around at 10 J.
-static struct mmul_context found(void) {
+static struct mmul_context make_context(void) {
     static struct mmul_effort effort;
     struct mmul_context context = {.effort = &effort};
     struct mmul_sensors *sensors = &effort.sensors;
     effort = (struct mmul_effort){.is_open = true};
-    count(1000000);
+    set_counter(1000000);
     sensors->meter_count = 1;
     sensors->meters[0] = (struct mmul_meter){.last = 1000000, .largest = 10000000};
     memcpy(sensors->meters[0].path, path, sizeof path);
@@ -51,33 +51,33 @@ static struct mmul_context found(void) {
 
 static void energy_before_a_run_does_not_count(void **state) {
     (void)state;
-    struct mmul_context context = found();
+    struct mmul_context context = make_context();
     for (int run = 0; run < 3; run++) {
-        count(2000000 + run * 2000000);
+        set_counter(2000000 + run * 2000000);
         mmul_effort_begin_run(&context, 0);
-        count(3000000 + run * 2000000);
+        set_counter(3000000 + run * 2000000);
         assert_true(fabs(mmul_effort_joules(&context) - 1) < 1e-9);
     }
 }
 
 static void a_counter_is_read_before_it_wraps_around_twice(void **state) {
     (void)state;
-    struct mmul_context context = found();
+    struct mmul_context context = make_context();
     mmul_effort_begin_run(&context, 0);
     const double now = mmul_clock_now();
-    count(9000000);
+    set_counter(9000000);
     mmul_effort_attend(&context, now + 29);
-    count(500000); // the second wrap-around; the first one was seen
+    set_counter(500000); // the second wrap-around; the first one was seen
     mmul_effort_attend(&context, now + 31);
-    count(9500000);
+    set_counter(9500000);
     mmul_effort_attend(&context, now + 62);
-    count(1000000);
+    set_counter(1000000);
     assert_true(fabs(mmul_effort_joules(&context) - (9.5 + 9 + 1.5)) < 1e-9);
 }
 
 static void a_replaced_device_has_no_figure(void **state) {
     (void)state;
-    struct mmul_context context = found();
+    struct mmul_context context = make_context();
     mmul_effort_begin_run(&context, 0);
     context.replacements++;
     assert_true(isnan(mmul_effort_joules(&context)));
@@ -85,16 +85,16 @@ static void a_replaced_device_has_no_figure(void **state) {
 
 static void a_device_without_a_counter_has_no_figure(void **state) {
     (void)state;
-    struct mmul_context context = found();
+    struct mmul_context context = make_context();
     context.effort->sensors.meter_count = 0;
     mmul_effort_begin_run(&context, 0);
     mmul_effort_attend(&context, mmul_clock_now() + 100);
     assert_true(isnan(mmul_effort_joules(&context)));
-    context = found();
+    context = make_context();
     mmul_effort_begin_run(&context, 0);
     assert_int_equal(unlink(path), 0);
     assert_true(isnan(mmul_effort_joules(&context)));
-    count(0);
+    set_counter(0);
 }
 
 int main(void) {

@@ -25,7 +25,7 @@ static unsigned char *make_bytes(int64_t count) {
     return bytes;
 }
 
-static struct mmul_fingerprint take(const char *path, uint64_t seed) {
+static struct mmul_fingerprint take_fingerprint(const char *path, uint64_t seed) {
     struct mmul_fingerprint taken = {0};
     struct mmul_error err = {.text = ""};
     int fd = open(path, O_RDONLY);
@@ -36,7 +36,7 @@ static struct mmul_fingerprint take(const char *path, uint64_t seed) {
 }
 
 static bool is_same(const char *path, uint64_t seed, const struct mmul_fingerprint *expected) {
-    struct mmul_fingerprint taken = take(path, seed);
+    struct mmul_fingerprint taken = take_fingerprint(path, seed);
     return taken.file_bytes == expected->file_bytes && taken.hash == expected->hash;
 }
 
@@ -59,7 +59,7 @@ static void small_files_are_compared_whole(void **state) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         unsigned char *bytes = make_bytes(sizes[s]);
         file_store(path, bytes, (size_t)sizes[s]);
-        struct mmul_fingerprint expected = take(path, s);
+        struct mmul_fingerprint expected = take_fingerprint(path, s);
         int64_t step = sizes[s] > 6000 ? 997 : 1;
         for (int64_t at = 0; at < sizes[s]; at += step) {
             change_byte(path, at);
@@ -81,7 +81,7 @@ static void large_files_are_sampled(void **state) {
     unsigned char *bytes = make_bytes(large);
     int64_t stretch = (large - HEADER) / BLOCKS;
     file_store(path, bytes, (size_t)large);
-    struct mmul_fingerprint expected = take(path, 5);
+    struct mmul_fingerprint expected = take_fingerprint(path, 5);
     for (int block = 0; block < BLOCKS; block++) {
         int noticed = 0;
         for (int64_t at = 0; at < stretch; at += BLOCK_BYTES) {
@@ -116,7 +116,7 @@ static void opening_a_file_compares_its_fingerprint(void **state) {
     int fd = -1;
     file_store(path, bytes, SMALL);
     file_store(other, bytes, SMALL);
-    struct mmul_fingerprint expected = take(path, 1);
+    struct mmul_fingerprint expected = take_fingerprint(path, 1);
     assert_int_equal(mmul_fingerprint_open(other, elements, 1, &expected, &fd, &err), MMUL_OK);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     close(fd);

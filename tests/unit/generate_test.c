@@ -59,7 +59,7 @@ static void parts_equal_the_whole(void **state) {
     }
 }
 
-static void moments(double *mean, double *square) {
+static void measure_moments(double *mean, double *square) {
     *mean = 0;
     *square = 0;
     for (int e = 0; e < COUNT; e++) {
@@ -77,10 +77,10 @@ static void values_fit_their_kind(void **state) {
         assert_true(whole[e] >= -1 && whole[e] < 1);
         assert_true(whole[e] * 0x1p23F == floorf(whole[e] * 0x1p23F));
     }
-    moments(&mean, &square);
+    measure_moments(&mean, &square);
     assert_true(fabs(mean) < 0.012 && fabs(square - 1 / 3.0) < 0.007);
     mmul_generate(MMUL_GENERATE_NORMAL, 7, shape, 0, COUNT, whole);
-    moments(&mean, &square);
+    measure_moments(&mean, &square);
     assert_true(fabs(mean) < 0.021 && fabs(square - 1) < 0.03);
     int seen[9] = {0};
     mmul_generate(MMUL_GENERATE_INTEGER, 7, shape, 0, COUNT, whole);

@@ -41,7 +41,7 @@ static struct mapped map_file(unsigned char fill) {
     return mapped;
 }
 
-static void unmap(struct mapped *mapped) {
+static void unmap_file(struct mapped *mapped) {
     assert_int_equal(munmap((void *)mapped->data, mapped->bytes), 0);
     close(mapped->fd);
 }
@@ -54,7 +54,7 @@ static struct mmul_guard *guard(const struct mapped *mapped) {
     return made;
 }
 
-static void lose_pages(const struct mapped *mapped, size_t kept) {
+static void truncate_file(const struct mapped *mapped, size_t kept) {
     assert_int_equal(ftruncate(mapped->fd, (off_t)(kept * page_bytes())), 0);
 }
 
@@ -63,7 +63,7 @@ static void a_truncated_file_reads_as_zeros(void **state) {
     struct mapped file = map_file(7), other = map_file(9);
     struct mmul_guard *guarded = guard(&file), *untouched = guard(&other);
     assert_int_equal(file.data[file.bytes - 1], 7);
-    lose_pages(&file, 3);
+    truncate_file(&file, 3);
     assert_int_equal(file.data[2 * page_bytes()], 7);
     assert_false(mmul_guard_has_failed(guarded));
     assert_int_equal(file.data[3 * page_bytes()], 0);
@@ -75,20 +75,20 @@ static void a_truncated_file_reads_as_zeros(void **state) {
     assert_false(mmul_guard_has_failed(untouched));
     mmul_guard_destroy(guarded);
     mmul_guard_destroy(untouched);
-    unmap(&file);
-    unmap(&other);
+    unmap_file(&file);
+    unmap_file(&other);
 }
 
 static void writes_to_a_truncated_file_are_lost(void **state) {
     (void)state;
     struct mapped file = map_file(1);
     struct mmul_guard *guarded = guard(&file);
-    lose_pages(&file, 1);
+    truncate_file(&file, 1);
     file.data[5 * page_bytes() + 17] = 3;
     assert_true(mmul_guard_has_failed(guarded));
     assert_int_equal(file.data[5 * page_bytes() + 17], 3);
     mmul_guard_destroy(guarded);
-    unmap(&file);
+    unmap_file(&file);
 }
 
 static void *read_all(void *argument) {
@@ -103,7 +103,7 @@ static void other_threads_are_guarded(void **state) {
     (void)state;
     struct mapped file = map_file(0);
     struct mmul_guard *guarded = guard(&file);
-    lose_pages(&file, 0);
+    truncate_file(&file, 0);
     pthread_t threads[4];
     void *sum;
     for (int i = 0; i < 4; i++)
@@ -114,7 +114,7 @@ static void other_threads_are_guarded(void **state) {
     }
     assert_true(mmul_guard_has_failed(guarded));
     mmul_guard_destroy(guarded);
-    unmap(&file);
+    unmap_file(&file);
 }
 
 // --------------------------------------------------------------------------------- other faults
@@ -137,14 +137,14 @@ static int end_of_child(void (*body)(void)) {
 static void fault_beside_a_guard(void) {
     struct mapped file = map_file(1), other = map_file(2);
     guard(&file);
-    lose_pages(&other, 0);
+    truncate_file(&other, 0);
     (void)other.data[0];
 }
 
 static void fault_after_the_guard(void) {
     struct mapped file = map_file(1);
     mmul_guard_destroy(guard(&file));
-    lose_pages(&file, 0);
+    truncate_file(&file, 0);
     (void)file.data[0];
 }
 
@@ -155,18 +155,18 @@ static void sent_signal(void) {
     pause();
 }
 
-static void leave(int number) {
+static void exit_on_signal(int number) {
     (void)number;
     _exit(42);
 }
 
 static void own_handler(void) {
-    signal(SIGBUS, leave);
+    signal(SIGBUS, exit_on_signal);
     fault_beside_a_guard();
 }
 
 static void own_handler_is_back(void) {
-    signal(SIGBUS, leave);
+    signal(SIGBUS, exit_on_signal);
     fault_after_the_guard();
 }
 
@@ -181,18 +181,18 @@ static void ignored_signal(void) {
 // A handler installed later that passes signals on keeps ours in its chain, for later guards too.
 static struct sigaction below;
 
-static void pass_down(int number, siginfo_t *info, void *context) {
+static void pass_signal_down(int number, siginfo_t *info, void *context) {
     below.sa_sigaction(number, info, context);
 }
 
 static void handler_above(void) {
     struct mapped file = map_file(1);
-    struct sigaction above = {.sa_sigaction = pass_down, .sa_flags = SA_SIGINFO};
+    struct sigaction above = {.sa_sigaction = pass_signal_down, .sa_flags = SA_SIGINFO};
     struct mmul_guard *first = guard(&file);
     sigaction(SIGBUS, &above, &below);
     mmul_guard_destroy(first);
     struct mmul_guard *second = guard(&file);
-    lose_pages(&file, 0);
+    truncate_file(&file, 0);
     if (file.data[0] == 0 && mmul_guard_has_failed(second))
         _exit(44);
 }
@@ -238,7 +238,7 @@ static void the_number_of_guarded_ranges_is_limited(void **state) {
     mmul_guard_destroy(NULL);
     sigaction(SIGBUS, NULL, &after);
     assert_true(before.sa_handler == after.sa_handler);
-    unmap(&file);
+    unmap_file(&file);
 }
 
 int main(void) {

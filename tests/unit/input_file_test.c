@@ -22,7 +22,7 @@ static void store(const char *path, float value) {
 }
 
 // Replaces the file by rename, as careful writers do.
-static void replace(struct folder *folder, const char *name, float value) {
+static void replace_file(struct folder *folder, const char *name, float value) {
     char old[512];
     snprintf(old, sizeof old, "%s", folder_path(folder, name));
     store(folder_path(folder, "new"), value);
@@ -59,7 +59,7 @@ static void a_set_reads_one_version_of_each_file(void **state) {
     assert_int_equal(mmul_inputs_create(&inputs, &err), MMUL_OK);
     assert_int_equal(mmul_inputs_open_matrix(inputs, folder_path(&folder, "A.bin"), &first, &err),
                      MMUL_OK);
-    replace(&folder, "A.bin", 2);
+    replace_file(&folder, "A.bin", 2);
     assert_int_equal(mmul_inputs_open_matrix(inputs, folder_path(&folder, "A.bin"), &again, &err),
                      MMUL_OK);
     assert_int_equal(mmul_inputs_open_matrix(inputs, linked, &link, &err), MMUL_OK);
@@ -87,7 +87,7 @@ static void write_unseen(const char *path, float value) {
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static void age(const char *path, int64_t seconds) {
+static void set_age(const char *path, int64_t seconds) {
     struct stat now;
     assert_int_equal(stat(path, &now), 0);
     const struct timespec times[] = {now.st_atim, {.tv_sec = now.st_mtim.tv_sec - seconds}};
@@ -113,7 +113,7 @@ static void writes_in_place_are_detected(void **state) {
         folder_create(&folder);
         store(folder_path(&folder, "A.bin"), 1);
         if (cases[c].is_old)
-            age(folder.file, 100);
+            set_age(folder.file, 100);
         assert_int_equal(mmul_matrix_open(folder.file, &matrix, &err), MMUL_OK);
         if (cases[c].is_unseen)
             write_unseen(folder.file, 2);
@@ -195,7 +195,7 @@ static void store_tensors(const char *path) {
 }
 
 // Overwrites bytes from `begin` on (negative: from the end) and resets the file's times.
-static void spoil(const char *path, int64_t begin, int64_t bytes) {
+static void overwrite_bytes(const char *path, int64_t begin, int64_t bytes) {
     unsigned char junk[64];
     struct stat found;
     assert_int_equal(stat(path, &found), 0);
@@ -226,11 +226,11 @@ static void a_set_lists_the_tensors_of_a_file_once(void **state) {
         folder_create(&folder);
         snprintf(path, sizeof path, "%s", folder_path(&folder, rows[r].file));
         store_tensors(path);
-        age(path, 60);
+        set_age(path, 60);
         assert_int_equal(mmul_inputs_create(&inputs, &err), MMUL_OK);
         snprintf(name, sizeof name, "%s:a", path);
         assert_int_equal(mmul_inputs_open_matrix(inputs, name, &a, &err), MMUL_OK);
-        spoil(path, rows[r].spoilt, 20);
+        overwrite_bytes(path, rows[r].spoilt, 20);
         assert_int_equal(mmul_matrix_open(name, &alone, &err), MMUL_ERR_DATA);
         snprintf(name, sizeof name, "%s:b", path);
         assert_int_equal(mmul_inputs_open_matrix(inputs, name, &b, &err), MMUL_OK);

@@ -52,8 +52,8 @@ static void processors_get_the_kernels_of_their_features(void **state) {
         assert_string_equal(mmul_vectors_name(mmul_cpu_vectors(&cases[i].features)), cases[i].name);
 }
 
-static struct mmul_kernel_comparison make(const char *kernels, const char *setting,
-                                          const char *cpu_vectors) {
+static struct mmul_kernel_comparison make_choice(const char *kernels, const char *setting,
+                                                 const char *cpu_vectors) {
     struct mmul_kernel_comparison c = {.flops = 0};
     strcpy(c.kernels, kernels);
     strcpy(c.setting, setting);
@@ -117,7 +117,7 @@ static void measurements_give_their_message_and_remedy(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
         struct mmul_kernel_comparison c =
-            make(measured[i].kernels, measured[i].setting, measured[i].cpu);
+            make_choice(measured[i].kernels, measured[i].setting, measured[i].cpu);
         char text[320], fix[160];
         c.flops = measured[i].flops;
         c.other_flops = measured[i].other_flops;

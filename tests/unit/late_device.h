@@ -99,7 +99,7 @@ static void late_execute(struct late_operation *o) {
     o->is_done = true;
 }
 
-static bool late_shares(const struct late_operation *x, const struct late_operation *y) {
+static bool late_shares_buffer(const struct late_operation *x, const struct late_operation *y) {
     for (int i = 0; i < LATE_BUFFERS * LATE_BUFFERS; i++) {
         struct mmul_buffer *buffer = x->buffers[i / LATE_BUFFERS];
         if (buffer != NULL && buffer == y->buffers[i % LATE_BUFFERS])
@@ -109,29 +109,29 @@ static bool late_shares(const struct late_operation *x, const struct late_operat
 }
 
 // Runs an operation, after the earlier ones on its buffers.
-static void late_do(int index) {
+static void late_run(int index) {
     if (late.operations[index].is_done)
         return;
     for (int i = 0; i < index; i++)
-        if (late_shares(&late.operations[i], &late.operations[index]))
-            late_do(i);
+        if (late_shares_buffer(&late.operations[i], &late.operations[index]))
+            late_run(i);
     late_execute(&late.operations[index]);
 }
 
 // Runs all operations, the newest first as far as their buffers allow.
 static void late_finish(void) {
     for (int i = late.count - 1; i >= 0; i--)
-        late_do(i);
+        late_run(i);
 }
 
 // ------------------------------------------------------------------------------------------ table
 
-static enum mmul_status late_lose(struct mmul_error *err) {
+static enum mmul_status late_lose_device(struct mmul_error *err) {
     late.is_lost = true;
     return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "the late device is lost");
 }
 
-static struct late_operation *late_begin(char kind) {
+static struct late_operation *late_queue(char kind) {
     if (late.count == LATE_OPERATIONS)
         abort();
     late_log(kind);
@@ -162,8 +162,8 @@ static void late_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
     late.buffers--;
     for (int i = 0; !lost && i < late.count; i++) {
         const struct late_operation only = {.buffers = {buffer}};
-        if (late_shares(&late.operations[i], &only))
-            late_do(i);
+        if (late_shares_buffer(&late.operations[i], &only))
+            late_run(i);
     }
 }
 
@@ -171,7 +171,7 @@ static enum mmul_status late_upload(void *self, const struct mmul_upload *u,
                                     struct mmul_error *err) {
     (void)self;
     (void)err;
-    struct late_operation *o = late_begin('U');
+    struct late_operation *o = late_queue('U');
     late.uploads++;
     o->buffers[0] = u->to.buffer;
     o->place = u->to;
@@ -187,7 +187,7 @@ static enum mmul_status late_download(void *self, const struct mmul_download *d,
                                       struct mmul_error *err) {
     (void)self;
     (void)err;
-    struct late_operation *o = late_begin('D');
+    struct late_operation *o = late_queue('D');
     o->buffers[0] = d->from.buffer;
     o->place = d->from;
     o->rows = d->rows;
@@ -201,8 +201,8 @@ static enum mmul_status late_gemm(void *self, const struct mmul_gemm *args,
                                   struct mmul_error *err) {
     (void)self;
     if (++late.gemms == late.fail_gemm)
-        return late_lose(err);
-    struct late_operation *o = late_begin('G');
+        return late_lose_device(err);
+    struct late_operation *o = late_queue('G');
     o->gemm = *args;
     o->buffers[0] = args->a.buffer;
     o->buffers[1] = args->b.buffer;
@@ -222,7 +222,7 @@ static enum mmul_status late_wait_buffer(void *self, struct mmul_buffer *buffer,
     (void)self;
     late_log('W');
     if (++late.waits == late.fail_wait)
-        return late_lose(err);
+        return late_lose_device(err);
     late_destroy(NULL, buffer, false);
     late.buffers++;
     return MMUL_OK;

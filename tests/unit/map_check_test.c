@@ -90,7 +90,7 @@ static const struct block blocks[] = {
 };
 enum { BLOCKS = sizeof blocks / sizeof *blocks };
 
-static float *filled(int64_t count, uint64_t seed, int64_t below) {
+static float *make_values(int64_t count, uint64_t seed, int64_t below) {
     float *memory = malloc((size_t)count * sizeof *memory);
     for (int64_t e = 0; e < count; e++) {
         const uint64_t random = mmul_random_at(seed, (uint64_t)e);
@@ -108,8 +108,8 @@ static int64_t index_limit(const struct block *b, int operand) {
 }
 
 // Computes the block on the CPU; the caller frees operands and result.
-static struct mmul_host_map make(const struct block *b, struct mmul_device *cpu,
-                                 float *memory[OPERANDS]) {
+static struct mmul_host_map compute_block(const struct block *b, struct mmul_device *cpu,
+                                          float *memory[OPERANDS]) {
     struct mmul_error err;
     struct mmul_host_map host = {.map = {.kind = b->kind,
                                          .with = &b->with,
@@ -121,7 +121,7 @@ static struct mmul_host_map make(const struct block *b, struct mmul_device *cpu,
                                  .ld = b->cols};
     for (int i = 0; i < OPERANDS && b->operands[i][0] > 0; i++) {
         const int64_t rows = b->operands[i][0], cols = b->operands[i][1];
-        memory[i] = filled(rows * cols, (uint64_t)i, index_limit(b, i));
+        memory[i] = make_values(rows * cols, (uint64_t)i, index_limit(b, i));
         host.operands[i] = (struct mmul_host_operand){
             .at = memory[i], .row_step = cols, .col_step = 1, .rows = rows, .cols = cols};
         host.map.operand_count = i + 1;
@@ -130,14 +130,14 @@ static struct mmul_host_map make(const struct block *b, struct mmul_device *cpu,
     return host;
 }
 
-static void release(struct mmul_host_map *host, float *memory[OPERANDS]) {
+static void release_block(struct mmul_host_map *host, float *memory[OPERANDS]) {
     for (int i = 0; i < host->map.operand_count; i++)
         free(memory[i]);
     free(host->result);
 }
 
-static int64_t wrong_in(const struct mmul_host_map *host, struct mmul_device *judge, uint64_t seed,
-                        int64_t *looked_at) {
+static int64_t count_wrong(const struct mmul_host_map *host, struct mmul_device *judge,
+                           uint64_t seed, int64_t *looked_at) {
     struct mmul_error err;
     int64_t wrong = -1;
     assert_int_equal(mmul_host_map_check(host, judge, seed, &wrong, looked_at, &err), MMUL_OK);
@@ -168,11 +168,11 @@ static void test_correct_blocks_pass(void **state) {
     for (int i = 0; i < BLOCKS; i++) {
         float *memory[OPERANDS];
         int64_t looked_at = 0;
-        struct mmul_host_map host = make(&blocks[i], d->cpu, memory);
+        struct mmul_host_map host = compute_block(&blocks[i], d->cpu, memory);
         for (uint64_t seed = 1; seed <= 5; seed++)
-            assert_int_equal(wrong_in(&host, d->judge, seed, &looked_at), 0);
+            assert_int_equal(count_wrong(&host, d->judge, seed, &looked_at), 0);
         assert_true(looked_at >= 1);
-        release(&host, memory);
+        release_block(&host, memory);
     }
 }
 
@@ -184,7 +184,7 @@ static void test_spoiled_blocks_fail(void **state) {
         for (int turn = 0; turn < 2; turn++) {
             float *memory[OPERANDS];
             int64_t looked_at = 0;
-            struct mmul_host_map host = make(&blocks[i], d->cpu, memory);
+            struct mmul_host_map host = compute_block(&blocks[i], d->cpu, memory);
             float *result = host.result;
             const int64_t count = host.map.rows * host.map.cols;
             double squares = 0;
@@ -196,8 +196,8 @@ static void test_spoiled_blocks_fail(void **state) {
                     result[e] = 0;
                 else if (count < 100 ? e == count - 1 : e % 41 == 7)
                     result[e] += off;
-            assert_true(wrong_in(&host, d->judge, 3, &looked_at) > 0);
-            release(&host, memory);
+            assert_true(count_wrong(&host, d->judge, 3, &looked_at) > 0);
+            release_block(&host, memory);
         }
 }
 
@@ -208,11 +208,11 @@ static void test_the_first_and_the_last_row_are_inspected(void **state) {
     for (int last = 0; last < 2; last++) {
         float *memory[OPERANDS];
         int64_t looked_at = 0;
-        struct mmul_host_map host = make(b, d->cpu, memory);
+        struct mmul_host_map host = compute_block(b, d->cpu, memory);
         ((float *)host.result)[last ? b->rows * b->cols - 1 : 0] += 1;
-        assert_int_equal(wrong_in(&host, d->judge, 1, &looked_at), 1);
+        assert_int_equal(count_wrong(&host, d->judge, 1, &looked_at), 1);
         assert_true(looked_at < b->rows);
-        release(&host, memory);
+        release_block(&host, memory);
     }
 }
 

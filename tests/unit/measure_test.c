@@ -373,7 +373,7 @@ static enum mmul_status adding_map(void *self, const struct mmul_map *args,
 }
 
 // Threads of a rank; every part takes the same time.
-static void share(int parts, mmul_work *work, void *context) {
+static void run_parts(int parts, mmul_work *work, void *context) {
     work_for(1e-3);
     for (int i = 0; i < parts; i++)
         work(context, i);
@@ -393,7 +393,7 @@ static void packing_and_memory_are_measured_in_host_memory(void **state) {
         const struct mmul_measure_request request = {.thorough = thorough,
                                                      .memory_bytes =
                                                          4 * 4 * PACKING_SIDE * PACKING_SIDE,
-                                                     .parallel = {2, share}};
+                                                     .parallel = {2, run_parts}};
         struct mmul_speed speed = {0};
         struct mmul_error err;
         assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);

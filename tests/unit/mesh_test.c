@@ -37,7 +37,7 @@ static const struct machine MACHINES[] = {
     {12, 4, 4, {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}, {9, 9, 3, 9, 9, 3, 3, 3, 3, 3, 3, 3}, 1.09},
 };
 
-static struct mmul_mesh_request request_of(const struct machine *m) {
+static struct mmul_mesh_request make_request(const struct machine *m) {
     return (struct mmul_mesh_request){m->size, m->nodes, m->rank_node, m->rates};
 }
 
@@ -52,7 +52,7 @@ static void shares_follow_the_speeds(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof MACHINES / sizeof *MACHINES; i++) {
         const struct machine *m = &MACHINES[i];
-        const struct mmul_mesh_request request = request_of(m);
+        const struct mmul_mesh_request request = make_request(m);
         struct mmul_mesh mesh;
         struct mmul_error err;
         double most = 0;
@@ -92,7 +92,7 @@ static void a_mesh_that_no_rank_can_fill_is_refused(void **state) {
     mmul_mesh_fini(&mesh);
 }
 
-static int64_t walked(const struct mmul_move *move, int from, int to) {
+static int64_t count_moved(const struct mmul_move *move, int from, int to) {
     struct mmul_move_walk walk = mmul_move_walk(move, from, to, 1 << 20);
     struct mmul_move_piece piece;
     int64_t elements = 0;
@@ -124,8 +124,8 @@ static void check_nodes(const struct machine *m, const struct mmul_mesh *mesh, b
         const struct mmul_mesh_node *n = &mesh->nodes[node];
         double sent = 0, taken = 0, all = (double)SIDE * SIDE;
         for (int other = 0; other < m->nodes; other++) {
-            sent += other != node ? (double)walked(&move, node, other) : 0;
-            taken += other != node ? (double)walked(&move, other, node) : 0;
+            sent += other != node ? (double)count_moved(&move, node, other) : 0;
+            taken += other != node ? (double)count_moved(&move, other, node) : 0;
         }
         assert_true(fabs(sent / all - (rows ? n->row_sends : n->col_sends)) < 1e-4);
         assert_true(fabs(taken / all - ((rows ? n->rows : n->cols) - n->block)) < 1e-4);
@@ -136,7 +136,7 @@ static void bytes_of_nodes_equal_a_walk_over_moves(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof MACHINES / sizeof *MACHINES; i++) {
         const struct machine *m = &MACHINES[i];
-        const struct mmul_mesh_request request = request_of(m);
+        const struct mmul_mesh_request request = make_request(m);
         struct mmul_mesh mesh;
         struct mmul_error err;
         assert_int_equal(mmul_mesh_init(&mesh, &request, &err), MMUL_OK);

@@ -40,7 +40,7 @@ static const struct machine MACHINES[] = {
 static const struct mmul_shape SHAPES[] = {
     {1, 1, 7, 5}, {1, 1, 1, 1}, {2, 3, 5, 4}, {1, 2, 3, 11}, {1, 1, 13, 1}};
 
-static int holders(const struct machine *m, enum mmul_placement_kind kind) {
+static int count_holders(const struct machine *m, enum mmul_placement_kind kind) {
     return kind == MMUL_PLACE_FILE ? 1 : kind == MMUL_PLACE_REPLICATE ? m->nodes : m->size;
 }
 
@@ -53,8 +53,8 @@ struct offsets {
     int64_t rows[RANKS + 1], cols[RANKS + 1];
 };
 
-static struct mmul_placement place(const struct machine *m, struct mmul_shape shape,
-                                   enum mmul_placement_kind kind, struct offsets *o) {
+static struct mmul_placement make_placement(const struct machine *m, struct mmul_shape shape,
+                                            enum mmul_placement_kind kind, struct offsets *o) {
     struct mmul_placement p = {.kind = kind, .row_parts = 1, .col_parts = 1};
     struct mmul_error err;
     int64_t matrices = mmul_shape_matrices(shape);
@@ -90,8 +90,8 @@ static int64_t element_at(struct mmul_shape s, int64_t matrix, int64_t i, int64_
 }
 
 // Returns the position of an element in a part, by counting through its rectangles; -1 if absent.
-static int64_t find(const struct mmul_placement *p, struct mmul_shape s, int rank,
-                    int64_t element) {
+static int64_t find_position(const struct mmul_placement *p, struct mmul_shape s, int rank,
+                             int64_t element) {
     if (p->kind == MMUL_PLACE_REPLICATE) { // the holder is a node
         if (!mmul_placement_is_on(p, rank))
             return -1;
@@ -128,11 +128,11 @@ struct world {
     int64_t count;
 };
 
-static void fill(struct world *w) {
+static void fill_world(struct world *w) {
     const enum mmul_placement_kind kind = w->move.from.kind;
-    for (int h = 0; h < holders(w->machine, kind); h++)
+    for (int h = 0; h < count_holders(w->machine, kind); h++)
         for (int64_t e = 0; e < w->count; e++) {
-            int64_t at = find(&w->move.from, w->move.shape, h, e);
+            int64_t at = find_position(&w->move.from, w->move.shape, h, e);
             if (at >= 0)
                 w->from[h][at] =
                     kind == MMUL_PLACE_PARTIAL ? summand(w->machine, h, e) : value_at(e);
@@ -140,17 +140,19 @@ static void fill(struct world *w) {
 }
 
 // Returns the node's contribution to an element.
-static int fetch(const struct world *w, const struct mmul_move_piece *piece, int node, int64_t e) {
+static int fetch_element(const struct world *w, const struct mmul_move_piece *piece, int node,
+                         int64_t e) {
     const struct mmul_move *move = &w->move;
     int sum = 0;
     for (int r = 0; piece->is_sum && r < w->machine->size; r++)
         if (w->machine->rank_node[r] == node)
-            sum += w->from[r][find(&move->from, move->shape, r, e)];
+            sum += w->from[r][find_position(&move->from, move->shape, r, e)];
     int holder = holder_of(move->from.kind, piece->from_rank, node);
-    return piece->is_sum ? sum : w->from[holder][find(&move->from, move->shape, holder, e)];
+    return piece->is_sum ? sum
+                         : w->from[holder][find_position(&move->from, move->shape, holder, e)];
 }
 
-static void carry(struct world *w, int from_node, int to_node, int64_t most) {
+static void carry_pieces(struct world *w, int from_node, int to_node, int64_t most) {
     const struct mmul_move *move = &w->move;
     struct mmul_move_walk walk = mmul_move_walk(move, from_node, to_node, most);
     struct mmul_move_piece piece;
@@ -161,9 +163,9 @@ static void carry(struct world *w, int from_node, int to_node, int64_t most) {
             for (int64_t j = r.col_begin; j < r.col_end; j++) {
                 int64_t e = element_at(move->shape, r.matrix, i, j);
                 int holder = holder_of(move->to.kind, piece.to_rank, to_node);
-                int64_t at = find(&move->to, move->shape, holder, e);
+                int64_t at = find_position(&move->to, move->shape, holder, e);
                 assert_true(at >= 0);
-                w->to[holder][at] += fetch(w, &piece, from_node, e);
+                w->to[holder][at] += fetch_element(w, &piece, from_node, e);
                 w->written[holder][at]++;
                 w->crossed[from_node][to_node][e] += from_node != to_node;
             }
@@ -178,7 +180,7 @@ static bool node_has(const struct world *w, const struct mmul_placement *p, int 
     if (mmul_placement_is_whole(p->kind))
         return mmul_placement_is_on(p, node);
     for (int r = 0; r < w->machine->size; r++)
-        if (w->machine->rank_node[r] == node && find(p, w->move.shape, r, e) >= 0)
+        if (w->machine->rank_node[r] == node && find_position(p, w->move.shape, r, e) >= 0)
             return true;
     return false;
 }
@@ -195,8 +197,8 @@ static void check_values(const struct world *w) {
     int nodes = w->move.from.kind == MMUL_PLACE_PARTIAL ? w->machine->nodes : 1;
     for (int64_t e = 0; e < w->count; e++) {
         int sum = 0, found = 0;
-        for (int h = 0; h < holders(w->machine, to->kind); h++) {
-            int64_t at = find(to, w->move.shape, h, e);
+        for (int h = 0; h < count_holders(w->machine, to->kind); h++) {
+            int64_t at = find_position(to, w->move.shape, h, e);
             if (at < 0 || !is_own(w->machine, to, h))
                 continue;
             found++;
@@ -236,10 +238,10 @@ static void move_one(const struct machine *m, const struct mmul_move *move, int6
     const struct mmul_shape shape = move->shape;
     w = (struct world){.machine = m, .move = *move};
     w.count = mmul_shape_matrices(shape) * shape.rows * shape.cols;
-    fill(&w);
+    fill_world(&w);
     for (int stage = 0; stage < m->nodes; stage++)
         for (int node = 0; node < m->nodes; node++)
-            carry(&w, node, (node + stage) % m->nodes, most);
+            carry_pieces(&w, node, (node + stage) % m->nodes, most);
     check_values(&w);
     check_traffic(&w);
 }
@@ -250,13 +252,13 @@ static void move_every_pair(const struct machine *m, struct mmul_shape shape, in
             struct offsets a, b;
             if (from == MMUL_PLACE_PARTIAL && to == MMUL_PLACE_PARTIAL)
                 continue; // ranks that have the data already move nothing
-            const struct mmul_move move = {.shape = shape,
-                                           .from =
-                                               place(m, shape, (enum mmul_placement_kind)from, &a),
-                                           .to = place(m, shape, (enum mmul_placement_kind)to, &b),
-                                           .size = m->size,
-                                           .node_count = m->nodes,
-                                           .rank_node = m->rank_node};
+            const struct mmul_move move = {
+                .shape = shape,
+                .from = make_placement(m, shape, (enum mmul_placement_kind)from, &a),
+                .to = make_placement(m, shape, (enum mmul_placement_kind)to, &b),
+                .size = m->size,
+                .node_count = m->nodes,
+                .rank_node = m->rank_node};
             move_one(m, &move, most);
         }
 }
@@ -277,7 +279,7 @@ struct team {
     struct mmul_holders holders;
 };
 
-static void make_team(const struct machine *m, unsigned bits, struct team *t) {
+static void make_group(const struct machine *m, unsigned bits, struct team *t) {
     *t = (struct team){.machine = *m};
     t->holders = (struct mmul_holders){t->ranks, t->near, t->nodes, -1, 0, m->size};
     for (int r = 0; r < m->size; r++) {
@@ -292,20 +294,20 @@ static void make_team(const struct machine *m, unsigned bits, struct team *t) {
         t->near[r] = t->nodes[m->rank_node[r]];
 }
 
-static void between_teams(const struct machine *m, unsigned from_bits, unsigned to_bits) {
+static void move_between_groups(const struct machine *m, unsigned from_bits, unsigned to_bits) {
     static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_FILE, MMUL_PLACE_ROWS,
                                                      MMUL_PLACE_COLS, MMUL_PLACE_REPLICATE};
     enum { COUNT = sizeof kinds / sizeof *kinds, MOST = 5 };
     const struct mmul_shape shape = {1, 2, 3, 11};
     struct team from, to;
     struct offsets a, b;
-    make_team(m, from_bits, &from);
-    make_team(m, to_bits, &to);
+    make_group(m, from_bits, &from);
+    make_group(m, to_bits, &to);
     for (int i = 0; i < COUNT; i++)
         for (int j = 0; j < COUNT; j++) {
             struct mmul_move move = {.shape = shape,
-                                     .from = place(&from.machine, shape, kinds[i], &a),
-                                     .to = place(&to.machine, shape, kinds[j], &b),
+                                     .from = make_placement(&from.machine, shape, kinds[i], &a),
+                                     .to = make_placement(&to.machine, shape, kinds[j], &b),
                                      .size = m->size,
                                      .node_count = m->nodes,
                                      .rank_node = m->rank_node};
@@ -320,7 +322,7 @@ static void every_pair_of_groups_is_moved(void **state) {
     for (size_t m = 0; m < sizeof MACHINES / sizeof *MACHINES && MACHINES[m].size <= 5; m++)
         for (unsigned from = 1; from < 1U << MACHINES[m].size; from++)
             for (unsigned to = 1; to < 1U << MACHINES[m].size; to++)
-                between_teams(&MACHINES[m], from, to);
+                move_between_groups(&MACHINES[m], from, to);
 }
 
 // Thousands of ranks: a node walks only its own pieces.

@@ -142,7 +142,7 @@ static void whole_numbers_are_read_up_to_the_largest(void **state) {
     assert_false(parse_whole("1.0", &value));
 }
 
-static void use(struct folder *folder, char path[static 512], const char *name) {
+static void make_file_path(struct folder *folder, char path[static 512], const char *name) {
     folder_create(folder);
     snprintf(path, 512, "%s", folder_path(folder, name));
 }
@@ -156,7 +156,7 @@ static void cells_cross_the_end_of_the_buffer(void **state) {
     double found[7];
     enum { ROWS = 40001, COLS = 7 };
     (void)state;
-    use(&folder, path, "long.csv");
+    make_file_path(&folder, path, "long.csv");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     for (int64_t e = 0; e < ROWS * COLS; e++)
@@ -184,7 +184,7 @@ static void a_cell_longer_than_the_buffer_is_refused(void **state) {
     struct mmul_matrix *matrix;
     struct mmul_error err;
     (void)state;
-    use(&folder, path, "wide.csv");
+    make_file_path(&folder, path, "wide.csv");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs("1,2\n3,", file);

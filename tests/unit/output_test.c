@@ -179,7 +179,7 @@ static void a_second_writer_of_a_file_is_refused(void **state) {
 }
 
 // Starts a process that holds the temporary file for `seconds`, or until it is killed.
-static pid_t hold(const char *part, double seconds) {
+static pid_t hold_temporary_file(const char *part, double seconds) {
     int ready[2];
     char word;
     assert_int_equal(pipe(ready), 0);
@@ -206,11 +206,11 @@ static void a_writer_about_to_end_is_waited_for(void **state) {
     folder_create(&folder);
     const char *path = folder_path(&folder, "C.bin");
     snprintf(part, sizeof part, "%s.part", path);
-    pid_t holder = hold(part, 0.3);
+    pid_t holder = hold_temporary_file(part, 0.3);
     assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_OK);
     mmul_output_destroy(output);
     assert_int_equal(waitpid(holder, NULL, 0), holder);
-    holder = hold(part, 60);
+    holder = hold_temporary_file(part, 60);
     snprintf(text, sizeof text, "process %lld on ", (long long)holder);
     assert_failure(create(path, MMUL_F32, &output, &err), MMUL_ERR_CREATE, err, text);
     assert_int_equal(kill(holder, SIGKILL), 0);

@@ -62,7 +62,7 @@ static void compute(void *context) {
     atomic_store(&run->is_over, true);
 }
 
-static enum mmul_attention attend(void *context) {
+static enum mmul_attention finish_when_over(void *context) {
     struct run *run = context;
     return atomic_load(&run->is_over) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
 }
@@ -77,7 +77,7 @@ static void test_helper_threads_stay_for_the_whole_run(void **state) {
     struct mmul_error err;
     (void)state;
     const struct mmul_pipeline pipeline = {
-        .cancel = cancel, .compute = compute, .attend = attend, .context = &run};
+        .cancel = cancel, .compute = compute, .attend = finish_when_over, .context = &run};
     assert_int_equal(mmul_pipeline_run(&pipeline, &err), MMUL_OK);
     assert_int_equal(run.strangers, 0);
     for (int part = 0; part < PARTS; part++) {

@@ -83,7 +83,7 @@ static inline void play_pieces(struct played *p) {
     p->pieces = p->link_free;
 }
 
-static inline struct mmul_link hop(const struct mmul_cluster *cluster, int from, int to) {
+static inline struct mmul_link link_of_hop(const struct mmul_cluster *cluster, int from, int to) {
     struct mmul_link link = cluster->nodes[to].root_link, other = cluster->nodes[from].root_link;
     if (from != 0) {
         link.bytes_per_second = fmin(link.bytes_per_second, other.bytes_per_second);
@@ -112,7 +112,7 @@ static inline void play_panels(struct played *p) {
                 int to = node_at(p->cost, place);
                 if (to == p->cost->node_count) // end of the chain
                     break;
-                struct mmul_link link = hop(cluster, from, to);
+                struct mmul_link link = link_of_hop(cluster, from, to);
                 free[place - 1] = fmax(free[place - 1], there) + bytes / link.bytes_per_second;
                 there = free[place - 1] + link.latency_seconds;
                 p->arrival[to][panel] = there;
@@ -160,7 +160,7 @@ static inline void play_results(struct played *p) {
     p->end = fmax(p->end, free);
 }
 
-static inline double play(const struct mmul_cost *cost, const double *units) {
+static inline double simulate_run(const struct mmul_cost *cost, const double *units) {
     struct played *p = calloc(1, sizeof *p);
     p->cost = cost;
     p->units = units;

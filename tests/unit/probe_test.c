@@ -219,7 +219,7 @@ static int remove_entry(const char *path, const struct stat *info, int flag, str
     return remove(path);
 }
 
-static int play(const struct scene *scene) {
+static int run_scene(const struct scene *scene) {
     const char *base = getenv("TMPDIR");
     char folder[256];
     snprintf(folder, sizeof folder, "%s/probe.XXXXXX", base != NULL ? base : "/tmp");
@@ -278,7 +278,7 @@ int main(int argc, char **argv) {
     struct CMUnitTest tests[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
         if (argc == 2 && strcmp(argv[1], scenes[i].name) == 0)
-            return play(&scenes[i]);
+            return run_scene(&scenes[i]);
         tests[i] = (struct CMUnitTest){
             .name = scenes[i].name, .test_func = play_again, .initial_state = (void *)&scenes[i]};
     }

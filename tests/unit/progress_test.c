@@ -26,7 +26,7 @@ struct memory {
     struct mmul_run_progress_rank ranks[RANKS]; // ranks of the progress
 };
 
-static struct memory *create(void) {
+static struct memory *create_memory(void) {
     struct memory *m =
         mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(m != MAP_FAILED);
@@ -34,11 +34,11 @@ static struct memory *create(void) {
     return m;
 }
 
-static void destroy(struct memory *m) {
+static void destroy_memory(struct memory *m) {
     munmap(m, sizeof *m);
 }
 
-static void join(pid_t child) {
+static void join_child(pid_t child) {
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -67,17 +67,17 @@ static void take_turns(struct memory *m, int mine) {
 
 static void test_no_wake_up_is_lost(void **state) {
     (void)state;
-    struct memory *m = create();
+    struct memory *m = create_memory();
     const pid_t child = fork();
     if (child == 0) {
         take_turns(m, 1);
         _exit(0);
     }
     take_turns(m, 0);
-    join(child);
+    join_child(child);
     assert_int_equal(atomic_load(&m->bells[0].sleepers), 0);
     assert_int_equal(atomic_load(&m->bells[1].sleepers), 0);
-    destroy(m);
+    destroy_memory(m);
 }
 
 static void test_an_earlier_wake_up_ends_the_sleep(void **state) {
@@ -91,7 +91,7 @@ static void test_an_earlier_wake_up_ends_the_sleep(void **state) {
 
 static void test_a_raised_counter_wakes_waiting_ranks(void **state) {
     (void)state;
-    struct memory *m = create();
+    struct memory *m = create_memory();
     struct mmul_waits waits = {0};
     _Atomic int64_t *mine = &m->progress.ranks[0].stages_done,
                     *other = &m->progress.ranks[1].stages_done;
@@ -103,14 +103,14 @@ static void test_a_raised_counter_wakes_waiting_ranks(void **state) {
     }
     if (child == 0)
         _exit(0);
-    join(child);
+    join_child(child);
     assert_true(waits.count <= ROUNDS);
-    destroy(m);
+    destroy_memory(m);
 }
 
 static void test_a_reached_count_is_not_waited_for(void **state) {
     (void)state;
-    struct memory *m = create();
+    struct memory *m = create_memory();
     struct mmul_waits waits = {0};
     _Atomic int64_t *counter = &m->progress.ranks[0].stages_done;
     mmul_progress_raise(&m->progress, 0, counter, 3, 3);
@@ -119,24 +119,24 @@ static void test_a_reached_count_is_not_waited_for(void **state) {
     assert_int_equal(waits.sleeps, 0);
     mmul_progress_raise(&m->progress, 0, counter, 2, 2); // the counter only grows
     assert_int_equal(atomic_load(counter), 3);
-    destroy(m);
+    destroy_memory(m);
 }
 
 static void test_the_leader_is_woken_at_the_requested_count(void **state) {
     (void)state;
-    struct memory *m = create();
+    struct memory *m = create_memory();
     atomic_store(&m->progress.news_from, 5);
     for (int64_t i = 1; i <= 6; i++) {
         mmul_progress_raise(&m->progress, 1, &m->progress.ranks[1].stages_done, i, i);
         assert_int_equal(mmul_bell_heard(&m->progress.ranks[0].attending), i < 5 ? 0 : i - 4);
         assert_int_equal(mmul_bell_heard(&m->progress.ranks[1].counted), i);
     }
-    destroy(m);
+    destroy_memory(m);
 }
 
 static void test_a_cancelled_run_wakes_all(void **state) {
     (void)state;
-    struct memory *m = create();
+    struct memory *m = create_memory();
     const int ranks[] = {0, 1, MMUL_TRAFFIC};
     pid_t children[3];
     for (int i = 0; i < 3; i++) {
@@ -154,8 +154,8 @@ static void test_a_cancelled_run_wakes_all(void **state) {
     atomic_store(&m->progress.cancelled, 1);
     mmul_progress_rouse(&m->progress);
     for (int i = 0; i < 3; i++)
-        join(children[i]);
-    destroy(m);
+        join_child(children[i]);
+    destroy_memory(m);
 }
 
 int main(void) {

@@ -22,20 +22,21 @@ struct caller {
     struct mmul_reach reach;
 };
 
-static void *call(void *argument) {
+static void *connect_to_listener(void *argument) {
     struct caller *caller = argument;
     mmul_reach_connect("127.0.0.1", caller->port, caller->token, 10, &caller->reach);
     return NULL;
 }
 
 // Runs a caller in a thread of its own, and a listener that accepts only a peer with the token.
-static void meet(struct caller *caller, double seconds, struct mmul_received *received) {
+static void connect_and_receive(struct caller *caller, double seconds,
+                                struct mmul_received *received) {
     struct mmul_listener listener;
     struct mmul_error err = {0};
     pthread_t thread;
     assert_int_equal(mmul_listener_open(&listener, &err), MMUL_OK);
     caller->port = listener.port;
-    assert_int_equal(pthread_create(&thread, NULL, call, caller), 0);
+    assert_int_equal(pthread_create(&thread, NULL, connect_to_listener, caller), 0);
     mmul_listener_receive(&listener, token, seconds, -1, received);
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
@@ -44,7 +45,7 @@ static void test_bytes_arrive(void **state) {
     (void)state;
     struct mmul_received received;
     struct caller caller = {.token = token};
-    meet(&caller, 10, &received);
+    connect_and_receive(&caller, 10, &received);
     assert_int_equal(caller.reach.errnum, 0);
     assert_true(received.connected && received.bytes > 0 && received.bytes_per_second > 0);
     assert_string_equal(caller.reach.local, "127.0.0.1");
@@ -56,7 +57,7 @@ static void test_a_caller_with_a_wrong_token_is_refused(void **state) {
     (void)state;
     struct mmul_received received;
     struct caller caller = {.token = wrong_token};
-    meet(&caller, 0.5, &received);
+    connect_and_receive(&caller, 0.5, &received);
     assert_false(received.connected);
     assert_int_equal(received.bytes, 0);
 }

@@ -18,7 +18,7 @@ static uint64_t letter(const void *list, int index) {
 }
 
 // "ab3(cde)f": the printed form of a list whose entries are letters.
-static void check(const char *list, const char *expected) {
+static void check_shown(const char *list, const char *expected) {
     char shown[128] = "";
     const int count = (int)strlen(list);
     struct mmul_repeat *repeats = mmul_repeats_find(count, letter, list);
@@ -40,18 +40,18 @@ static void check(const char *list, const char *expected) {
 
 static void repeated_blocks_are_found_and_printed_once(void **state) {
     (void)state;
-    check("", "");
-    check("a", "a");
-    check("abcabc", "abcabc"); // twice is no loop
-    check("aaa", "aaa");       // would save little
-    check("aaaaa", "5(a)");
-    check("xababababy", "x4(ab)y");
-    check("abcabcabc", "3(abc)");
-    check("aabcabcabc", "a3(abc)"); // not two of `a` with the rest rotated
-    check("abcabcabcab", "3(abc)ab");
-    check("xaabaabaabaaby", "x4(aab)y");
-    check("aaaaabbbbbb", "5(a)6(b)");
-    check("abcdefg", "abcdefg");
+    check_shown("", "");
+    check_shown("a", "a");
+    check_shown("abcabc", "abcabc"); // twice is no loop
+    check_shown("aaa", "aaa");       // would save little
+    check_shown("aaaaa", "5(a)");
+    check_shown("xababababy", "x4(ab)y");
+    check_shown("abcabcabc", "3(abc)");
+    check_shown("aabcabcabc", "a3(abc)"); // not two of `a` with the rest rotated
+    check_shown("abcabcabcab", "3(abc)ab");
+    check_shown("xaabaabaabaaby", "x4(aab)y");
+    check_shown("aaaaabbbbbb", "5(a)6(b)");
+    check_shown("abcdefg", "abcdefg");
 }
 
 static void long_lists_and_missing_memory_are_handled(void **state) {

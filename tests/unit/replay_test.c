@@ -88,7 +88,7 @@ static void replay_several(struct trial *t, int count,
     assert_int_equal(mmul_replay_make(&request, &t->replay, &err), MMUL_OK);
 }
 
-static void replay(struct trial *t) {
+static void replay_one(struct trial *t) {
     replay_several(t, 1, NULL, NULL);
 }
 
@@ -116,7 +116,7 @@ static struct mmul_cluster *make_pair(double flops) {
 
 // Returns the seconds of all passes of a rank by the formula of plan/cost/pass_cost.h, for panels
 // of `width` columns.
-static double computing(double flops, double width, bool at_once) {
+static double computing_seconds(double flops, double width, bool at_once) {
     double panels = N / width, x = M / 2.0, wide = at_once ? N : width;
     double side = fmin(64, 3 / (1 / x + 1 / wide + 1. / K));
     double seconds = panels * 2 * x * width * K / (flops * side / 64) +
@@ -130,7 +130,7 @@ struct log {
     int count[MMUL_ROUTES];
 };
 
-static void keep(void *context, const struct mmul_replay_event *event) {
+static void record_event(void *context, const struct mmul_replay_event *event) {
     struct log *log = context;
     int route = (int)event->transfer->route;
     if (event->node != 1)
@@ -145,8 +145,8 @@ static void test_a_single_panel_runs_in_sequence(void **state) {
     struct trial t;
     struct log log = {0};
     trial_init(&t, make_pair(1e10), make_problem(M, N, K), N);
-    replay_several(&t, 1, keep, &log);
-    double tau = computing(1e10, N, false);
+    replay_several(&t, 1, record_event, &log);
+    double tau = computing_seconds(1e10, N, false);
     assert_true(near(log.begin[MMUL_ROUTE_SCATTER][0], 0));
     assert_true(near(log.end[MMUL_ROUTE_SCATTER][0], A + EXCHANGE));
     assert_true(near(log.begin[MMUL_ROUTE_RELAY][0], A + EXCHANGE + LATENCY));
@@ -154,7 +154,7 @@ static void test_a_single_panel_runs_in_sequence(void **state) {
     assert_true(near(log.begin[MMUL_ROUTE_GATHER][0], A + B + EXCHANGE + LATENCY + tau));
     assert_true(near(t.replay->ranks[1].finish, A + B + C + 2 * EXCHANGE + LATENCY + tau));
     assert_true(near(t.replay->ranks[1].compute_seconds, tau));
-    assert_true(near(t.replay->ranks[0].finish, computing(1e10, N, true)));
+    assert_true(near(t.replay->ranks[0].finish, computing_seconds(1e10, N, true)));
     assert_true(near(t.replay->seconds, t.replay->ranks[1].finish));
     assert_true(near(t.replay->root_out_seconds, A + B + EXCHANGE));
     assert_true(near(t.replay->root_in_seconds, C + EXCHANGE));
@@ -168,8 +168,8 @@ static void test_the_slower_of_link_and_device_is_always_busy(void **state) {
     for (int slow = 0; slow < 2; slow++) {
         struct trial t;
         trial_init(&t, make_pair(flops[slow]), make_problem(M, N, K), N / 4);
-        replay(&t);
-        double tau = computing(flops[slow], N / 4., false) / 4, gather = C / 4 + EXCHANGE;
+        replay_one(&t);
+        double tau = computing_seconds(flops[slow], N / 4., false) / 4, gather = C / 4 + EXCHANGE;
         assert_true(slow ? tau > B / 4 && tau > gather : tau < B / 4 && gather < B / 4);
         double end = slow ? A + B / 4 + 4 * tau : A + B + tau;
         assert_true(near(t.replay->ranks[1].finish, end + gather + EXCHANGE + LATENCY));
@@ -186,8 +186,8 @@ static void test_panels_wait_for_slots(void **state) {
     node_of(t.schedule, 1)->whole_slots = 2;
     node_of(t.schedule, 1)->whole_stays = false;
     set_cost(&t);
-    replay_several(&t, 1, keep, &log);
-    double tau = computing(1e9, N / 4., false) / 4, first = A + B / 4 + EXCHANGE + LATENCY;
+    replay_several(&t, 1, record_event, &log);
+    double tau = computing_seconds(1e9, N / 4., false) / 4, first = A + B / 4 + EXCHANGE + LATENCY;
     assert_true(near(log.begin[MMUL_ROUTE_RELAY][1], first));
     assert_true(near(log.begin[MMUL_ROUTE_RELAY][2], first + tau));
     assert_true(near(log.begin[MMUL_ROUTE_RELAY][3], first + 2 * tau));
@@ -203,7 +203,7 @@ static void test_a_chain_adds_a_packet_and_a_latency_per_node(void **state) {
     for (int node = 1; node < 3; node++)
         cluster->nodes[node].root_link = (struct mmul_link){RATE, LATENCY};
     trial_init(&t, cluster, make_problem(3 * 1000, 512, 2048), 512);
-    replay(&t);
+    replay_one(&t);
     double pieces = 2 * 4.0 * 1000 * 2048 / RATE, panel = 4.0 * 512 * 2048 / RATE;
     double block = 4.0 * 1000 * 512 / RATE, tau = t.replay->ranks[2].compute_seconds;
     double packet = MMUL_PACKET_BYTES / RATE,
@@ -227,11 +227,11 @@ static void test_sending_slows_root_s_computing(void **state) {
         cluster->nodes[rank].cores_allowed = 64;
     }
     trial_init(&t, cluster, make_problem(M, N, K), N);
-    replay(&t);
-    double lost = 3e-9 * (A + B) * RATE, own = computing(1e9, N, true);
-    assert_true(own > A + B && own + lost < A + B + computing(1e9, N, false));
+    replay_one(&t);
+    double lost = 3e-9 * (A + B) * RATE, own = computing_seconds(1e9, N, true);
+    assert_true(own > A + B && own + lost < A + B + computing_seconds(1e9, N, false));
     assert_true(near(t.replay->ranks[0].finish, own + lost));
-    assert_true(near(t.replay->ranks[1].compute_seconds, computing(1e9, N, false)));
+    assert_true(near(t.replay->ranks[1].compute_seconds, computing_seconds(1e9, N, false)));
     trial_fini(&t);
 }
 
@@ -244,7 +244,7 @@ static void test_a_link_is_slower_in_both_directions_at_once(void **state) {
     struct mmul_cluster *cluster = make_pair(1e12);
     cluster->ranks[0].speed.duplex = duplex;
     trial_init(&t, cluster, make_problem(M, N, 2 * K), N / 2);
-    replay_several(&t, 1, keep, &log);
+    replay_several(&t, 1, record_event, &log);
     double gather = C / 2 + EXCHANGE,
            second = 2 * (A + B) + EXCHANGE + LATENCY + (1 / duplex - 1) * gather;
     double tau = log.begin[MMUL_ROUTE_GATHER][0] - log.end[MMUL_ROUTE_RELAY][0];
@@ -262,11 +262,11 @@ static void test_operands_of_a_second_product_arrive_early(void **state) {
     struct trial t;
     trial_init(&t, make_pair(1e9), make_problem(M, N, K), N);
     replay_several(&t, 2, NULL, NULL);
-    double tau = computing(1e9, N, false);
+    double tau = computing_seconds(1e9, N, false);
     assert_true(B < A && tau > A + B && tau > C);
     assert_true(near(t.replay->ranks[1].finish, A + 2 * B + 2 * tau + C + 2 * EXCHANGE + LATENCY));
     assert_true(near(t.replay->ranks[1].compute_seconds, 2 * tau));
-    assert_true(near(t.replay->ranks[0].finish, 2 * computing(1e9, N, true)));
+    assert_true(near(t.replay->ranks[0].finish, 2 * computing_seconds(1e9, N, true)));
     trial_fini(&t);
 }
 
@@ -294,7 +294,7 @@ static void test_faster_links_never_delay_a_rank(void **state) {
                 t.cluster->nodes[node].root_link.latency_seconds /= faster;
             }
             set_cost(&t);
-            replay(&t);
+            replay_one(&t);
             assert_true(t.replay->seconds <= before * (1 + 1e-9));
             before = t.replay->seconds;
         }
@@ -320,7 +320,7 @@ static void test_skipped_rounds_take_as_long_as_walked_ones(void **state) {
         for (int node = 0; node < 2; node++)
             node_of(t.schedule, node)->piece_lanes = 2;
         set_cost(&t);
-        replay(&t);
+        replay_one(&t);
         const struct mmul_pass_cost *step = &t.cost->ranks[1].pass;
         double all = t.cost->passes * mmul_pass_seconds(step, 800. / (double)rounds[i]);
         assert_true(fabs(t.replay->ranks[1].compute_seconds / all - 1) < 1e-6);
@@ -340,7 +340,7 @@ static void test_steps_without_a_product_run_back_to_back(void **state) {
     struct mmul_error err;
     double ends[3], seconds[2];
     trial_init(&t, make_pair(1e9), make_problem(M, N, K), N);
-    replay(&t);
+    replay_one(&t);
     const double alone = t.replay->seconds;
     double compute = fmax(t.replay->ranks[0].compute_seconds, t.replay->ranks[1].compute_seconds);
     for (int made = 0; made < 2; made++) { // the first step computes the data
@@ -420,7 +420,8 @@ static void test_predictions_agree_with_a_full_simulation(void **state) {
             units[rank] = (double)(mmul_schedule_ranks(t.schedule)[rank].end -
                                    mmul_schedule_ranks(t.schedule)[rank].begin);
         bool is_played = t.schedule->rounds == 1 && mmul_schedule_panels(t.schedule) <= PANELS_MOST;
-        double off = is_played ? fabs(t.schedule->predicted_seconds / play(t.cost, units) - 1) : 0;
+        double off =
+            is_played ? fabs(t.schedule->predicted_seconds / simulate_run(t.cost, units) - 1) : 0;
         if (off > 0.25)
             fail_msg("turn %d: %g s predicted, off by %g", turn, t.schedule->predicted_seconds,
                      off);

@@ -20,7 +20,7 @@
 static struct folder root;
 
 // Writes a file and creates its folders.
-static void put(const char *name, const char *text) {
+static void put_file(const char *name, const char *text) {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", root.path, name);
     for (char *slash = path + strlen(root.path) + 1; (slash = strchr(slash, '/')) != NULL;
@@ -35,12 +35,12 @@ static void put(const char *name, const char *text) {
     assert_int_equal(fclose(stream), 0);
 }
 
-static void put_all(const char *const (*files)[2], size_t count) {
+static void put_files(const char *const (*files)[2], size_t count) {
     for (size_t i = 0; i < count; i++)
-        put(files[i][0], files[i][1]);
+        put_file(files[i][0], files[i][1]);
 }
 
-static void take_away(const char *name) {
+static void remove_file(const char *name) {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", root.path, name);
     assert_int_equal(unlink(path), 0);
@@ -67,7 +67,7 @@ static void open_cpu(struct mmul_sensors *sensors, const struct mmul_cpuset *cor
 }
 
 // tests/lib/nvml.c is built one folder above this program.
-static const char *nvml(void) {
+static const char *nvml_path(void) {
     static char path[600];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 20);
     assert_true(length > 0);
@@ -107,7 +107,7 @@ static void put_units(void) {
         {"sys/devices/system/cpu/cpu3/topology/physical_package_id", "1"},
         {"sys/devices/system/cpu/cpufreq/topology/physical_package_id", "7"},
     };
-    put_all(files, sizeof files / sizeof *files);
+    put_files(files, sizeof files / sizeof *files);
 }
 
 static void put_intel(void) {
@@ -135,7 +135,7 @@ static void put_intel(void) {
         {HWMON "2/name", "nvme"},
         {HWMON "2/temp1_input", "88000"},
     };
-    put_all(files, sizeof files / sizeof *files);
+    put_files(files, sizeof files / sizeof *files);
 }
 
 static void test_packages_are_summed_over_given_cores(void **state) {
@@ -150,12 +150,12 @@ static void test_packages_are_summed_over_given_cores(void **state) {
     assert_string_equal(both.source, "packages 0,1");
     assert_string_equal(first.source, "packages 0");
     expect_reading(&both, 100.1, 51.5, NAN, 0);
-    put(RAPL "0/energy_uj", "6000000");
-    put(RAPL "1/energy_uj", "6671150"); // wrapped around after 0.32885 J
+    put_file(RAPL "0/energy_uj", "6000000");
+    put_file(RAPL "1/energy_uj", "6671150"); // wrapped around after 0.32885 J
     expect_reading(&both, 102, 51.5, 6, 12);
     expect_reading(&first, 102, 45, 2.5, 5);
-    put(RAPL "0/energy_uj", "8000000");
-    put(HWMON "0/temp1_input", "-1500");
+    put_file(RAPL "0/energy_uj", "8000000");
+    put_file(HWMON "0/temp1_input", "-1500");
     expect_reading(&first, 102.1, -1.5, 2.5, 7); // too soon for a new power figure
     expect_reading(&first, 103, -1.5, 2, 7);
     mmul_sensors_close(&both);
@@ -168,16 +168,16 @@ static void test_a_lost_counter_gives_no_energy(void **state) {
     struct mmul_sensors sensors;
     put_units();
     put_intel();
-    take_away(RAPL "0/max_energy_range_uj");
+    remove_file(RAPL "0/max_energy_range_uj");
     open_cpu(&sensors, NULL, 0);
-    put(RAPL "0/energy_uj", "999999");
+    put_file(RAPL "0/energy_uj", "999999");
     expect_reading(&sensors, 1, 51.5, NAN, NAN);
-    put(RAPL "0/energy_uj", "2999999");
+    put_file(RAPL "0/energy_uj", "2999999");
     expect_reading(&sensors, 2, 51.5, NAN, NAN);
     mmul_sensors_close(&sensors);
     open_cpu(&sensors, NULL, 0);
-    take_away(RAPL "1/energy_uj");
-    take_away(HWMON "1/temp1_input");
+    remove_file(RAPL "1/energy_uj");
+    remove_file(HWMON "1/temp1_input");
     expect_reading(&sensors, 1, 45, NAN, NAN);
     mmul_sensors_close(&sensors);
 }
@@ -188,14 +188,14 @@ static void test_a_chip_without_a_package_counts_on_one_package(void **state) {
     struct mmul_sensors sensors;
     struct mmul_cpuset cores = {0};
     put_units();
-    put(HWMON "0/name", "k10temp");
-    put(HWMON "0/temp1_label", "Tctl");
-    put(HWMON "0/temp1_input", "72000");
+    put_file(HWMON "0/name", "k10temp");
+    put_file(HWMON "0/temp1_label", "Tctl");
+    put_file(HWMON "0/temp1_input", "72000");
     open_cpu(&sensors, NULL, 0);
     expect_reading(&sensors, 1, 72, NAN, NAN);
     mmul_sensors_close(&sensors);
-    put(HWMON "0/temp2_label", "Tdie");
-    put(HWMON "0/temp2_input", "52000");
+    put_file(HWMON "0/temp2_label", "Tdie");
+    put_file(HWMON "0/temp2_input", "52000");
     open_cpu(&sensors, NULL, 0);
     expect_reading(&sensors, 1, 52, NAN, NAN);
     mmul_sensors_close(&sensors);
@@ -223,22 +223,22 @@ static void test_a_machine_without_sensors_gives_no_numbers(void **state) {
 static void test_hwmon_gives_numbers_of_cards(void **state) {
     (void)state;
     struct mmul_sensors sensors;
-    put(CARDS "03:00.0/vendor", "0x1002");
-    put(CARDS "03:00.0/hwmon/hwmon3/name", "amdgpu");
-    put(CARDS "03:00.0/hwmon/hwmon3/temp1_input", "63000");
-    put(CARDS "03:00.0/hwmon/hwmon3/temp2_input", "80000");
-    put(CARDS "03:00.0/hwmon/hwmon3/power1_average", "123000000");
-    open_card(&sensors, "0000:03:00.0", nvml());
+    put_file(CARDS "03:00.0/vendor", "0x1002");
+    put_file(CARDS "03:00.0/hwmon/hwmon3/name", "amdgpu");
+    put_file(CARDS "03:00.0/hwmon/hwmon3/temp1_input", "63000");
+    put_file(CARDS "03:00.0/hwmon/hwmon3/temp2_input", "80000");
+    put_file(CARDS "03:00.0/hwmon/hwmon3/power1_average", "123000000");
+    open_card(&sensors, "0000:03:00.0", nvml_path());
     assert_string_equal(sensors.source, "0000:03:00.0");
     expect_reading(&sensors, 1, 63, 123, NAN);
-    put(CARDS "03:00.0/hwmon/hwmon3/power1_average", "7000000");
+    put_file(CARDS "03:00.0/hwmon/hwmon3/power1_average", "7000000");
     expect_reading(&sensors, 1, 63, 7, NAN);
     mmul_sensors_close(&sensors);
-    put(CARDS "04:00.0/vendor", "0x8086");
-    put(CARDS "04:00.0/hwmon/hwmon4/temp2_input", "33000");
-    put(CARDS "04:00.0/hwmon/hwmon4/energy1_input", "9000000000");
-    open_card(&sensors, "0000:04:00.0", nvml());
-    put(CARDS "04:00.0/hwmon/hwmon4/energy1_input", "9030000000");
+    put_file(CARDS "04:00.0/vendor", "0x8086");
+    put_file(CARDS "04:00.0/hwmon/hwmon4/temp2_input", "33000");
+    put_file(CARDS "04:00.0/hwmon/hwmon4/energy1_input", "9000000000");
+    open_card(&sensors, "0000:04:00.0", nvml_path());
+    put_file(CARDS "04:00.0/hwmon/hwmon4/energy1_input", "9030000000");
     expect_reading(&sensors, 2, 33, 15, 30);
     mmul_sensors_close(&sensors);
 }
@@ -246,27 +246,27 @@ static void test_hwmon_gives_numbers_of_cards(void **state) {
 static void test_nvml_gives_numbers_of_its_cards(void **state) {
     (void)state;
     struct mmul_sensors sensors;
-    put(CARDS "65:00.0/vendor", "0x10de");
-    open_card(&sensors, "0000:65:00.0", nvml());
+    put_file(CARDS "65:00.0/vendor", "0x10de");
+    open_card(&sensors, "0000:65:00.0", nvml_path());
     expect_reading(&sensors, 1, 41, 250.5, 0.5);
     expect_reading(&sensors, 1, 41, 250.5, 1);
     expect(mmul_sensors_joules(&sensors), 1.5);
     mmul_sensors_close(&sensors);
     const struct mmul_sensors_request quick = {
-        .root = root.path, .pci = "0000:65:00.0", .nvml = nvml(), .quick = true};
+        .root = root.path, .pci = "0000:65:00.0", .nvml = nvml_path(), .quick = true};
     mmul_sensors_open(&sensors, &quick, 0); // loading the library takes time
     expect_reading(&sensors, 1, NAN, NAN, NAN);
     expect(mmul_sensors_joules(&sensors), NAN);
     mmul_sensors_close(&sensors);
-    open_card(&sensors, "0000:66:00.0", nvml()); // not visible on this bus, as in a container
+    open_card(&sensors, "0000:66:00.0", nvml_path()); // not visible on this bus, as in a container
     expect_reading(&sensors, 1, 77, NAN, NAN);
     mmul_sensors_close(&sensors);
-    open_card(&sensors, "0000:67:00.0", nvml());
+    open_card(&sensors, "0000:67:00.0", nvml_path());
     expect_reading(&sensors, 1, NAN, NAN, NAN);
     mmul_sensors_close(&sensors);
     // NVIDIA's library is not asked for cards of other makers
-    put(CARDS "65:00.0/vendor", "0x1002");
-    open_card(&sensors, "0000:65:00.0", nvml());
+    put_file(CARDS "65:00.0/vendor", "0x1002");
+    open_card(&sensors, "0000:65:00.0", nvml_path());
     expect_reading(&sensors, 1, NAN, NAN, NAN);
     mmul_sensors_close(&sensors);
 }

@@ -11,7 +11,7 @@
 
 #include "plan/simulate/simulate.h"
 
-static json_t *parse(const char *text) {
+static json_t *parse_json(const char *text) {
     json_error_t problem;
     json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
     if (value == NULL)
@@ -26,7 +26,7 @@ static bool near(double x, double y) {
 static struct mmul_description *describe(const char *text) {
     struct mmul_description *description = NULL;
     struct mmul_error err = {.text = ""};
-    json_t *value = parse(text);
+    json_t *value = parse_json(text);
     if (mmul_description_create(value, "job.json", &description, &err) != MMUL_OK)
         fail_msg("%s", err.text);
     json_decref(value);
@@ -126,7 +126,7 @@ static void test_malformed_descriptions_are_refused(void **state) {
         struct mmul_description *description = NULL;
         struct mmul_error err = {.text = ""};
         char text[160];
-        json_t *value = parse(cases[i].json);
+        json_t *value = parse_json(cases[i].json);
         assert_int_equal(mmul_description_create(value, "job.json", &description, &err),
                          MMUL_ERR_DATA);
         snprintf(text, sizeof text, "'job.json': %s", cases[i].text);
@@ -239,7 +239,7 @@ static void test_a_simulation_is_written_as_json(void **state) {
     struct mmul_error err;
     char *text = NULL;
     assert_int_equal(mmul_simulation_json(s, &text, &err), MMUL_OK);
-    json_t *value = parse(text);
+    json_t *value = parse_json(text);
     assert_string_equal(json_string_value(json_object_get(value, "schema")),
                         "mpimatmul-simulation");
     assert_int_equal(json_array_size(json_object_get(value, "kinds")), 3);

@@ -157,7 +157,7 @@ static struct mmul_schedule *plan_with_terms(int64_t m, int64_t n, int64_t k, en
     return schedule;
 }
 
-static struct mmul_schedule *plan_of(int64_t m, int64_t n, enum mmul_tail tail, double share) {
+static struct mmul_schedule *make_plan(int64_t m, int64_t n, enum mmul_tail tail, double share) {
     return plan_with_terms(m, n, 1000, tail, share);
 }
 
@@ -197,8 +197,8 @@ static void long_sums_are_cut_instead_of_lines(void **state) {
 // operand, which is common to all its parts.
 static void blocks_are_cut_where_repacking_costs_least(void **state) {
     (void)state;
-    struct mmul_schedule *wide = plan_of(2048, 8192, MMUL_TAIL_AUTO, 0);
-    struct mmul_schedule *tall = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
+    struct mmul_schedule *wide = make_plan(2048, 8192, MMUL_TAIL_AUTO, 0);
+    struct mmul_schedule *tall = make_plan(8192, 8192, MMUL_TAIL_AUTO, 0);
     struct mmul_tasks tasks = mmul_tasks_of(wide, 0, 0, false);
     struct mmul_task first = mmul_tasks_at(&tasks, 0);
     assert_int_equal(tasks.count, 3);
@@ -229,7 +229,7 @@ static void measured_packing_decides_the_cut(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pack_a = cases[i].a;
         pack_b = cases[i].b;
-        struct mmul_schedule *schedule = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
+        struct mmul_schedule *schedule = make_plan(8192, 8192, MMUL_TAIL_AUTO, 0);
         struct mmul_tasks tasks = mmul_tasks_of(schedule, 0, 0, false);
         assert_true(mmul_schedule_nodes(schedule)[0].checks_whole == cases[i].by_lines);
         assert_int_equal(tasks.count, cases[i].count);
@@ -249,7 +249,7 @@ static void the_claimable_share_is_an_option(void **state) {
                  {MMUL_TAIL_OFF, 0.5, 0, 1, 4096},
                  {MMUL_TAIL_SHARE, 0.25, 0.25, 3, 3072}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct mmul_schedule *schedule = plan_of(8192, 8192, cases[i].tail, cases[i].share);
+        struct mmul_schedule *schedule = make_plan(8192, 8192, cases[i].tail, cases[i].share);
         struct mmul_tasks tasks = mmul_tasks_of(schedule, 1, 0, false);
         assert_true(schedule->claim_share == cases[i].planned);
         assert_int_equal(tasks.count, cases[i].count);
@@ -263,10 +263,10 @@ static void the_claimable_share_is_an_option(void **state) {
 // One word holds two positions.
 static void blocks_too_long_for_a_word_are_not_claimed(void **state) {
     (void)state;
-    struct mmul_schedule *schedule = plan_of(2 * MMUL_POSITIONS_MOST - 100, 1, MMUL_TAIL_AUTO, 0);
+    struct mmul_schedule *schedule = make_plan(2 * MMUL_POSITIONS_MOST - 100, 1, MMUL_TAIL_AUTO, 0);
     assert_true(mmul_schedule_nodes(schedule)[0].claims);
     mmul_schedule_free(schedule);
-    schedule = plan_of(2 * MMUL_POSITIONS_MOST + 4, 1, MMUL_TAIL_AUTO, 0);
+    schedule = make_plan(2 * MMUL_POSITIONS_MOST + 4, 1, MMUL_TAIL_AUTO, 0);
     assert_false(mmul_schedule_nodes(schedule)[0].claims);
     mmul_schedule_free(schedule);
 }
@@ -281,7 +281,7 @@ static void the_list_is_printed(void **state) {
         "   1     0      0  0-2496     0-8192   20447232  rounds loaded 1, passes loaded 1\n"
         "   1     1      0  2496-3264  0-8192    6291456  rounds loaded 1, passes loaded 1\n"
         "   1     2      0  3264-4096  0-8192    6815744  rounds loaded 1, passes loaded 1\n";
-    struct mmul_schedule *schedule = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
+    struct mmul_schedule *schedule = make_plan(8192, 8192, MMUL_TAIL_AUTO, 0);
     char *text = NULL;
     size_t bytes = 0;
     FILE *stream = open_memstream(&text, &bytes);

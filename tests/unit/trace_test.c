@@ -15,7 +15,7 @@
 #include "exec/setup/pipeline.h"
 #include "model/report.h"
 
-static struct mmul_trace *make(int64_t capacity) {
+static struct mmul_trace *make_trace(int64_t capacity) {
     struct mmul_trace *trace;
     struct mmul_error err;
     assert_int_equal(mmul_trace_create(capacity, &trace, &err), MMUL_OK);
@@ -38,7 +38,7 @@ static void test_a_trace_that_is_off_records_nothing(void **state) {
 
 static void test_events_beyond_the_capacity_are_counted(void **state) {
     (void)state;
-    struct mmul_trace *trace = make(3);
+    struct mmul_trace *trace = make_trace(3);
     double begin = mmul_trace_now(trace);
     for (int i = 0; i < 5; i++)
         mmul_trace_add(trace, MMUL_TRACE_UPLOAD, begin, 100 + i, 0);
@@ -54,16 +54,16 @@ static void test_events_beyond_the_capacity_are_counted(void **state) {
 
 enum { PARTS = 4, EACH = 1000, CAPACITY = 3500 };
 
-static void record(void *context, int part) {
+static void record_events(void *context, int part) {
     for (int i = 0; i < EACH; i++)
         mmul_trace_add(context, MMUL_TRACE_UPLOAD, mmul_trace_now(context), part, i);
 }
 
 static void test_threads_share_a_recorder(void **state) {
     (void)state;
-    struct mmul_trace *trace = make(CAPACITY);
+    struct mmul_trace *trace = make_trace(CAPACITY);
     int64_t next[PARTS] = {0};
-    mmul_pipeline_share(PARTS, record, trace);
+    mmul_pipeline_share(PARTS, record_events, trace);
     assert_int_equal(mmul_trace_kept(trace), CAPACITY);
     assert_int_equal(mmul_trace_dropped(trace), PARTS * EACH - CAPACITY);
     for (int i = 0; i < CAPACITY; i++) { // none twice, none torn, each thread's in order

@@ -220,7 +220,7 @@ struct node {
         slot_bytes[16]; // bytes present of the panel in each slot
 };
 
-static void take(struct node *node, int route) {
+static void take_next(struct node *node, int route) {
     node->has_next[route] = mmul_transfers_next(&node->lists[route], &node->next[route]);
 }
 
@@ -231,7 +231,7 @@ static void raise_to(struct node *node, struct mmul_count count) {
     node->counters[count.counter] = count.value;
 }
 
-static void start(struct node *node, const struct mmul_schedule *schedule, int index) {
+static void start_node(struct node *node, const struct mmul_schedule *schedule, int index) {
     memset(node, 0xff, sizeof *node);
     memset(node->counters, 0, sizeof node->counters);
     if (mmul_schedule_nodes(schedule)[index].result_bytes == 0)
@@ -243,7 +243,7 @@ static void start(struct node *node, const struct mmul_schedule *schedule, int i
         raise_to(node, (struct mmul_count){
                            mmul_route_brings(list->schedule, list->route, list->node), reached});
         raise_to(node, (struct mmul_count){mmul_route_frees(list->route), reached});
-        take(node, route);
+        take_next(node, route);
     }
 }
 
@@ -254,7 +254,7 @@ static bool may_begin(const struct node *node, const struct mmul_transfer *trans
     return true;
 }
 
-static void end(struct node *node, int route) {
+static void end_transfer(struct node *node, int route) {
     const struct mmul_transfer transfer = node->next[route];
     if (route == MMUL_ROUTE_READ || (route == MMUL_ROUTE_SCATTER && transfer.slot >= 0))
         node->lane_holds[transfer.slot] = transfer.pass.round;
@@ -270,12 +270,12 @@ static void end(struct node *node, int route) {
         assert_int_equal(node->result_holds[transfer.slot], transfer.pass.index);
     raise_to(node, transfer.brings);
     raise_to(node, transfer.frees);
-    take(node, route);
+    take_next(node, route);
 }
 
 // A collective ends when all nodes that list it have begun it; a relay on a node when the
 // predecessor has the data.
-static bool advance(struct node *nodes, int count, int index, int route) {
+static bool advance_route(struct node *nodes, int count, int index, int route) {
     struct node *node = &nodes[index];
     const struct mmul_transfer *own = &node->next[route];
     if (!node->has_next[route] || !may_begin(node, own))
@@ -300,15 +300,15 @@ static bool advance(struct node *nodes, int count, int index, int route) {
         }
         for (int i = 0; i < count; i++)
             if (nodes[i].has_next[route])
-                end(&nodes[i], route);
+                end_transfer(&nodes[i], route);
         return true;
     }
-    end(node, route);
+    end_transfer(node, route);
     return true;
 }
 
 // Runs the node's next step when its operands are present; all must still be in their buffers.
-static bool compute(struct node *node, const struct mmul_schedule *schedule, int index) {
+static bool compute_step(struct node *node, const struct mmul_schedule *schedule, int index) {
     const struct mmul_schedule_node *n = &mmul_schedule_nodes(schedule)[index];
     int64_t at = node->counters[MMUL_PASSES_DONE];
     if (n->result_bytes == 0 || at == mmul_schedule_passes(schedule))
@@ -337,18 +337,18 @@ static bool compute(struct node *node, const struct mmul_schedule *schedule, int
     return true;
 }
 
-static void carry_out(const struct mmul_schedule *schedule) {
+static void simulate_lists(const struct mmul_schedule *schedule) {
     struct node nodes[NODES];
     int count = schedule->node_count;
     bool moved = true;
     for (int i = 0; i < count; i++)
-        start(&nodes[i], schedule, i);
+        start_node(&nodes[i], schedule, i);
     while (moved) {
         moved = false;
         for (int i = 0; i < count; i++) {
             for (int route = 0; route < MMUL_ROUTES; route++)
-                moved |= advance(nodes, count, i, route);
-            moved |= compute(&nodes[i], schedule, i);
+                moved |= advance_route(nodes, count, i, route);
+            moved |= compute_step(&nodes[i], schedule, i);
         }
     }
     for (int i = 0; i < count; i++) {
@@ -371,7 +371,7 @@ static void test_every_list_ends_without_overwriting_buffers(void **state) {
                             nodes, 1 + flags % 2, &problem,
                             &(struct cut){rounds, 3, slots, 1 + slots / 2, 1 + flags / 2 % 2,
                                           flags / 4 % 2 != 0, flags / 8 != 0});
-                        carry_out(schedule);
+                        simulate_lists(schedule);
                         mmul_schedule_free(schedule);
                         plans++;
                     }

@@ -18,7 +18,7 @@ struct tuner_file {
     const char *family, *precision, *device, *time, *parameters, *m;
 };
 
-static const char *given(const char *text, const char *usual) {
+static const char *or_usual(const char *text, const char *usual) {
     return text != NULL ? text : usual;
 }
 
@@ -30,9 +30,9 @@ static const char *store_tuner_file(struct folder *folder, const struct tuner_fi
         "  \"best_time\": \"%s\", \"best_parameters\": \"%s\", \"arg_m\": \"%s\", \"arg_n\": "
         "\"64\",\n"
         "  \"device\": \"%s\", \"results\": [ { \"time\": 1.5, \"parameters\": {\"A\": 1} } ] }\n",
-        given(f->family, "copy"), given(f->precision, "32"), given(f->time, "0.25"),
-        given(f->parameters, "COPY_DIMX=8 COPY_DIMY=16 PRECISION=32"), given(f->m, "64"),
-        given(f->device, "Card"));
+        or_usual(f->family, "copy"), or_usual(f->precision, "32"), or_usual(f->time, "0.25"),
+        or_usual(f->parameters, "COPY_DIMX=8 COPY_DIMY=16 PRECISION=32"), or_usual(f->m, "64"),
+        or_usual(f->device, "Card"));
     const char *path = folder_path(folder, "tuner.json");
     file_store(path, text, (size_t)length);
     return path;

@@ -30,7 +30,7 @@ static struct mmul_product shape_for(enum mmul_axis axis, int variant) {
                                  .transpose_b = variant / 2 % 2 != 0};
 }
 
-static void start(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
+static void start_rank(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
     const struct mmul_worker_options options = {
         .tile = {.m = bench->product.m, .n = bench->product.n, .k = K}};
     *rank = (struct rank){.comm = {.rank = 3}};
@@ -52,7 +52,7 @@ static void start(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
                      MMUL_OK);
 }
 
-static void stop(struct rank *rank) {
+static void stop_rank(struct rank *rank) {
     mmul_verifier_room_fini(&rank->room);
     mmul_worker_fini(&rank->worker);
     mmul_device_close(rank->context.device);
@@ -76,12 +76,12 @@ static struct mmul_product panel_of(const struct bench *bench, enum mmul_axis ax
     return panel;
 }
 
-static enum mmul_status check(struct rank *rank, const struct mmul_product *product) {
+static enum mmul_status check_block(struct rank *rank, const struct mmul_product *product) {
     const struct mmul_verifier_block block = {.product = product, .place = "rows 7-68 of matrix 2"};
     return mmul_verifier_check(&rank->verifier, &rank->worker, &block, &rank->err);
 }
 
-static void compute(struct rank *rank, const struct mmul_product *block) {
+static void compute_block(struct rank *rank, const struct mmul_product *block) {
     assert_int_equal(mmul_worker_multiply(&rank->worker, block, &rank->err), MMUL_OK);
 }
 

@@ -50,17 +50,18 @@ static const struct mmul_device_table table = {
 static struct mmul_device device;
 static atomic_int went_on; // number of times work continued after its call
 
-static enum mmul_status work(void *argument, struct mmul_error *err) {
+static enum mmul_status call_device(void *argument, struct mmul_error *err) {
     enum mmul_status status = mmul_device_warm_up(argument, MMUL_F32, INFINITY, err);
     atomic_fetch_add(&went_on, 1);
     return status;
 }
 
-static enum mmul_status watch(double call_seconds, struct mmul_error *err) {
-    return mmul_watch(
-        &(struct mmul_watched){
-            .device = &device, .work = work, .argument = &device, .call_seconds = call_seconds},
-        err);
+static enum mmul_status run_watched(double call_seconds, struct mmul_error *err) {
+    return mmul_watch(&(struct mmul_watched){.device = &device,
+                                             .work = call_device,
+                                             .argument = &device,
+                                             .call_seconds = call_seconds},
+                      err);
 }
 
 static int reset(void **state) {
@@ -74,11 +75,11 @@ static int reset(void **state) {
 static void work_that_ends_returns_its_status(void **state) {
     (void)state;
     struct mmul_error err = {.text = ""};
-    assert_int_equal(watch(60, &err), MMUL_OK);
+    assert_int_equal(run_watched(60, &err), MMUL_OK);
     assert_true(mmul_device_call_seconds(&device) == 0);
     assert_int_equal(atomic_load(&went_on), 1);
     stub.fails = true;
-    assert_int_equal(watch(60, &err), MMUL_ERR_UNAVAILABLE);
+    assert_int_equal(run_watched(60, &err), MMUL_ERR_UNAVAILABLE);
     assert_string_equal(err.text, "it burnt down");
     assert_true(device.lost);
 }
@@ -87,7 +88,7 @@ static void a_call_that_does_not_return_is_abandoned(void **state) {
     (void)state;
     struct mmul_error err = {.text = ""};
     atomic_store(&stub.hangs, true);
-    assert_int_equal(watch(0.05, &err), MMUL_ERR_UNAVAILABLE);
+    assert_int_equal(run_watched(0.05, &err), MMUL_ERR_UNAVAILABLE);
     assert_string_equal(err.text, "device '7:0 (stub)' hangs: a call took 0.05 s");
     assert_true(device.lost);
 

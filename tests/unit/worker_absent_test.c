@@ -32,7 +32,7 @@ static double product_at(const struct bench *t, int64_t i, int64_t j) {
     return sum;
 }
 
-static void fill(float *values, int64_t count, int64_t step) {
+static void fill_values(float *values, int64_t count, int64_t step) {
     for (int64_t e = 0; e < count; e++)
         values[e] = step == 0 ? NAN : (float)(e * step % 9 - 4);
 }
@@ -51,11 +51,11 @@ static struct bench *setup_tiles(const char *name, struct mmul_tile tile) {
     t->context = (struct mmul_context){.comm = &t->comm, .fallback_threads = 1};
     strcpy(t->context.device_name, name);
     assert_int_equal(mmul_device_open(name, &t->context.device, &t->err), MMUL_OK);
-    fill(t->a, M * K, 5);
-    fill(t->b, K * N, 7);
-    fill(t->c, M * LD, 0);
-    fill(t->first, M * N, 0);
-    fill(t->second, M * N, 0);
+    fill_values(t->a, M * K, 5);
+    fill_values(t->b, K * N, 7);
+    fill_values(t->c, M * LD, 0);
+    fill_values(t->first, M * N, 0);
+    fill_values(t->second, M * N, 0);
     const struct mmul_worker_options options = {
         .tile = tile, .lasting = MMUL_LASTING_A | MMUL_LASTING_B | MMUL_LASTING_C};
     assert_int_equal(mmul_worker_init(&t->worker, &t->context, &options, &t->err), MMUL_OK);
@@ -95,7 +95,7 @@ static void teardown(struct bench *t) {
     free(t);
 }
 
-static bool is_untouched(const float *values, int64_t count) {
+static bool is_unchanged(const float *values, int64_t count) {
     for (int64_t e = 0; e < count; e++)
         if (!isnan(values[e]))
             return false;
@@ -103,7 +103,7 @@ static bool is_untouched(const float *values, int64_t count) {
 }
 
 // -2 |C|, or |C|, which may stay on the device as well.
-static struct mmul_host_map map_of(struct bench *t, bool is_second) {
+static struct mmul_host_map make_operation(struct bench *t, bool is_second) {
     static const struct mmul_parameters none;
     return (struct mmul_host_map){.map = {.kind = is_second ? MMUL_MULTIPLY : MMUL_ABS,
                                           .with = &none,
@@ -122,24 +122,24 @@ static struct mmul_host_map map_of(struct bench *t, bool is_second) {
                                   .ld = N};
 }
 
-static void assert_made(const struct bench *t, bool is_second) {
+static void assert_result(const struct bench *t, bool is_second) {
     const float *made = is_second ? t->second : t->first;
     for (int64_t e = 0; e < M * N; e++)
         assert_true((double)made[e] == (is_second ? -2 : 1) * fabs(product_at(t, e / N, e % N)));
 }
 
 // Checks that the first `rows` rows were downloaded, and nothing else.
-static void assert_rows_are_home(const struct bench *t, int64_t rows) {
+static void assert_rows_are_downloaded(const struct bench *t, int64_t rows) {
     for (int64_t e = 0; e < M * LD; e++)
         assert_true(e % LD < N && e / LD < rows ? (double)t->c[e] == product_at(t, e / LD, e % LD)
                                                 : isnan(t->c[e]) != 0);
 }
 
-static void assert_c_is_home(const struct bench *t) {
-    assert_rows_are_home(t, M);
+static void assert_c_is_downloaded(const struct bench *t) {
+    assert_rows_are_downloaded(t, M);
 }
 
-static void leave_room(struct bench *t, int64_t bytes) {
+static void limit_device_memory(struct bench *t, int64_t bytes) {
     assert_int_equal(
         mmul_tile_cache_limit(&t->worker.kept, t->context.device, bytes, INT64_MAX, &t->err),
         MMUL_OK);
@@ -149,12 +149,12 @@ static const char *const OWN = "faulty:hang=1000000:cpu";
 
 // --------------------------------------------------------------------------------------- downloads
 
-static void bring_some_and_all(struct mmul_tile tile) {
+static void download_parts_then_all(struct mmul_tile tile) {
     enum { PARTS = 5, WIDTH = 4 };
     static const int64_t places[PARTS][2] = {{9, 5}, {3, 19}, {3, 2}, {17, 11}, {M - 1, N - 4}};
     struct bench *t = setup(OWN, tile);
     struct mmul_host_tile parts[PARTS];
-    assert_true(is_untouched(t->c, M * LD));
+    assert_true(is_unchanged(t->c, M * LD));
     for (int i = 0; i < PARTS; i++)
         parts[i] = (struct mmul_host_tile){t->c + places[i][0] * LD + places[i][1], 1, WIDTH, LD,
                                            MMUL_F32};
@@ -172,7 +172,7 @@ static void bring_some_and_all(struct mmul_tile tile) {
                         product_at(t, places[i][0], places[i][1] + j));
     assert_true(mmul_worker_is_absent(&t->worker, &parts[2]));
     assert_int_equal(mmul_worker_bring_home(&t->worker, &t->err), MMUL_OK);
-    assert_c_is_home(t);
+    assert_c_is_downloaded(t);
     assert_false(mmul_worker_is_absent(&t->worker, &parts[2]));
     assert_null(t->worker.absent[0]);
     teardown(t);
@@ -181,7 +181,7 @@ static void bring_some_and_all(struct mmul_tile tile) {
 static void parts_are_downloaded_at_once_and_the_whole_on_request(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++)
-        bring_some_and_all(TILES[i]);
+        download_parts_then_all(TILES[i]);
 }
 
 // In rows of 2^24 + 1 elements, float32 cannot represent every index.
@@ -192,8 +192,8 @@ static void parts_beyond_float32_integers_are_found(void **state) {
     float *result = malloc((size_t)ROWS * COLS * sizeof *result);
     float *row = malloc((size_t)COLS * sizeof *row);
     (void)state;
-    fill(result, (int64_t)ROWS * COLS, 0);
-    fill(row, COLS, 7);
+    fill_values(result, (int64_t)ROWS * COLS, 0);
+    fill_values(row, COLS, 7);
     const struct mmul_tile tile = {.m = 1,
                                    .n = COLS,
                                    .k = 1,
@@ -240,7 +240,7 @@ static void a_result_without_readers_is_not_downloaded(void **state) {
         assert_true(mmul_worker_is_absent(&t->worker, &above));
         const int64_t before = mmul_worker_traffic(&t->worker).downloaded;
         assert_int_equal(mmul_worker_bring_home(&t->worker, &t->err), MMUL_OK);
-        assert_rows_are_home(t, LEFT);
+        assert_rows_are_downloaded(t, LEFT);
         assert_int_equal(mmul_worker_traffic(&t->worker).downloaded - before,
                          LEFT * N * (int)sizeof(float));
         assert_null(t->worker.absent[0]);
@@ -256,9 +256,9 @@ static void results_without_room_are_downloaded_at_once(void **state) {
         multiply(t, t->worker.kept.bytes_most - C_BYTES + (has_room ? 0 : 1));
         assert_int_equal(t->worker.absent[0] != NULL, has_room);
         if (has_room)
-            assert_true(is_untouched(t->c, M * LD));
+            assert_true(is_unchanged(t->c, M * LD));
         else
-            assert_c_is_home(t);
+            assert_c_is_downloaded(t);
         assert_string_equal(t->context.device_name, OWN);
         teardown(t);
     }
@@ -266,9 +266,9 @@ static void results_without_room_are_downloaded_at_once(void **state) {
 
 // --------------------------------------------------------------------------- several operations
 
-static void make_two_in_a_row(struct mmul_tile tile) {
+static void run_two_operations(struct mmul_tile tile) {
     struct bench *t = setup(OWN, tile);
-    struct mmul_host_map first = map_of(t, false), second = map_of(t, true);
+    struct mmul_host_map first = make_operation(t, false), second = make_operation(t, true);
     const struct mmul_host_tile c = {t->c, M, N, LD, MMUL_F32};
     first.may_leave = true;
     const int64_t before = mmul_worker_traffic(&t->worker).downloaded;
@@ -276,8 +276,8 @@ static void make_two_in_a_row(struct mmul_tile tile) {
     assert_non_null(t->worker.absent[1]);
     mmul_worker_release(&t->worker, &c);
     assert_int_equal(mmul_worker_map(&t->worker, &second, &t->err), MMUL_OK);
-    assert_made(t, true);
-    assert_true(is_untouched(t->c, M * LD) && is_untouched(t->first, M * N));
+    assert_result(t, true);
+    assert_true(is_unchanged(t->c, M * LD) && is_unchanged(t->first, M * N));
     assert_int_equal(mmul_worker_traffic(&t->worker).downloaded - before, C_BYTES);
     teardown(t);
 }
@@ -285,7 +285,7 @@ static void make_two_in_a_row(struct mmul_tile tile) {
 static void an_operation_s_result_may_stay_on_the_device(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++)
-        make_two_in_a_row(TILES[i]);
+        run_two_operations(TILES[i]);
 }
 
 // The device has room for this many rows beside C; 0: none.
@@ -293,14 +293,14 @@ static void operations_without_room_are_cut_or_run_on_the_host(void **state) {
     (void)state;
     for (int rows = 0; rows <= 5; rows++) {
         struct bench *t = setup(OWN, (struct mmul_tile)ONE);
-        const struct mmul_host_map first = map_of(t, false);
-        leave_room(t, C_BYTES + rows * N * (int)sizeof(float));
+        const struct mmul_host_map first = make_operation(t, false);
+        limit_device_memory(t, C_BYTES + rows * N * (int)sizeof(float));
         assert_int_equal(mmul_worker_map(&t->worker, &first, &t->err), MMUL_OK);
-        assert_made(t, false);
+        assert_result(t, false);
         if (rows == 0)
-            assert_c_is_home(t);
+            assert_c_is_downloaded(t);
         assert_int_equal(t->worker.absent[0] == NULL, rows == 0);
-        assert_int_equal(is_untouched(t->c, M * LD), rows > 0);
+        assert_int_equal(is_unchanged(t->c, M * LD), rows > 0);
         int64_t bytes = 0;
         for (int e = 0; e < MMUL_CACHED_TILES; e++)
             bytes += t->worker.kept.entries[e].capacity * (int64_t)sizeof(float);
@@ -312,15 +312,15 @@ static void operations_without_room_are_cut_or_run_on_the_host(void **state) {
 
 static void both_results_are_downloaded_for_an_operation_on_the_host(void **state) {
     struct bench *t = setup(OWN, (struct mmul_tile)SEVERAL);
-    struct mmul_host_map first = map_of(t, false), second = map_of(t, true);
+    struct mmul_host_map first = make_operation(t, false), second = make_operation(t, true);
     (void)state;
     first.may_leave = true;
     assert_int_equal(mmul_worker_map(&t->worker, &first, &t->err), MMUL_OK);
-    leave_room(t, 2 * C_BYTES);
+    limit_device_memory(t, 2 * C_BYTES);
     assert_int_equal(mmul_worker_map(&t->worker, &second, &t->err), MMUL_OK);
-    assert_made(t, true);
-    assert_made(t, false);
-    assert_c_is_home(t);
+    assert_result(t, true);
+    assert_result(t, false);
+    assert_c_is_downloaded(t);
     assert_null(t->worker.absent[0]);
     teardown(t);
 }
@@ -328,11 +328,11 @@ static void both_results_are_downloaded_for_an_operation_on_the_host(void **stat
 // The device holds C only as parts, as many as it can record.
 static void many_parts_are_assembled(void **state) {
     struct bench *t = setup_tiles(OWN, (struct mmul_tile)ONE);
-    const struct mmul_host_map first = map_of(t, false);
+    const struct mmul_host_map first = make_operation(t, false);
     struct mmul_operand at;
     (void)state;
-    fill(t->c, M * LD, 5);
-    leave_room(t, 3 * C_BYTES);
+    fill_values(t->c, M * LD, 5);
+    limit_device_memory(t, 3 * C_BYTES);
     for (int64_t i = 0; i < 2 * M; i++) {
         const int64_t half = N / 2, col = i % 2 * half;
         const struct mmul_host_tile part = {t->c + i / 2 * LD + col, 1,
@@ -350,17 +350,17 @@ static void many_parts_are_assembled(void **state) {
 
 // ------------------------------------------------------------------------------------- lost device
 
-static enum mmul_status bring_a_part(struct bench *t) {
+static enum mmul_status download_part(struct bench *t) {
     const struct mmul_host_tile part = {t->c, 1, N, LD, MMUL_F32};
     return mmul_worker_bring_parts(&t->worker, &part, 1, &t->err);
 }
 
-static enum mmul_status make_first(struct bench *t) {
-    const struct mmul_host_map first = map_of(t, false);
+static enum mmul_status run_first_operation(struct bench *t) {
+    const struct mmul_host_map first = make_operation(t, false);
     return mmul_worker_map(&t->worker, &first, &t->err);
 }
 
-static enum mmul_status bring_all(struct bench *t) {
+static enum mmul_status download_all(struct bench *t) {
     return mmul_worker_bring_home(&t->worker, &t->err);
 }
 
@@ -370,16 +370,16 @@ static void a_result_is_lost_with_its_device(void **state) {
         const char *device;
         enum mmul_status (*lose)(struct bench *);
         int tiles; // out of TILES
-    } ways[] = {{"faulty:hang=1000000,fail=2:cpu", make_first, 0},
-                {"faulty:hang=1000000,fail=2:cpu", bring_a_part, 0},
-                {"faulty:hang=1000000,fail=41:cpu", make_first, 1},
-                {"faulty:hang=1000000,fail=41:cpu", bring_a_part, 1},
-                {"faulty:hang=1000000,fail-upload=3:cpu", bring_a_part, 0},
-                {"faulty:hang=1000000,fail-download=1:cpu", bring_a_part, 1},
-                {"faulty:hang=1000000,fail-download=1:cpu", bring_all, 0},
-                {"faulty:hang=1000000,fail-download=1:cpu", bring_all, 1},
-                {"faulty:hang=1000000,spoil-download=1:cpu", bring_all, 1},
-                {"faulty:hang=1000000,lie=1:cpu", bring_all, 1}};
+    } ways[] = {{"faulty:hang=1000000,fail=2:cpu", run_first_operation, 0},
+                {"faulty:hang=1000000,fail=2:cpu", download_part, 0},
+                {"faulty:hang=1000000,fail=41:cpu", run_first_operation, 1},
+                {"faulty:hang=1000000,fail=41:cpu", download_part, 1},
+                {"faulty:hang=1000000,fail-upload=3:cpu", download_part, 0},
+                {"faulty:hang=1000000,fail-download=1:cpu", download_part, 1},
+                {"faulty:hang=1000000,fail-download=1:cpu", download_all, 0},
+                {"faulty:hang=1000000,fail-download=1:cpu", download_all, 1},
+                {"faulty:hang=1000000,spoil-download=1:cpu", download_all, 1},
+                {"faulty:hang=1000000,lie=1:cpu", download_all, 1}};
     (void)state;
     assert_int_equal(GEMMS, 40);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -402,7 +402,7 @@ static void a_device_lost_during_the_product_leaves_nothing(void **state) {
         multiply(t, 1);
         assert_null(t->worker.absent[0]);
         assert_false(t->worker.is_to_repeat);
-        assert_c_is_home(t);
+        assert_c_is_downloaded(t);
         teardown(t);
     }
 }

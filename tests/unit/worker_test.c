@@ -36,7 +36,7 @@ struct bench {
     struct mmul_error err;
 };
 
-static float *make(int64_t rows, int64_t cols, uint64_t seed) {
+static float *make_matrix(int64_t rows, int64_t cols, uint64_t seed) {
     float *values = malloc((size_t)(rows * (cols + PAD)) * sizeof *values);
     for (int64_t e = 0; e < rows * (cols + PAD); e++) {
         bool inside = e % (cols + PAD) < cols;
@@ -62,10 +62,10 @@ static const void *stored_as(enum mmul_dtype dtype, const float *values, int64_t
 static void make_product(struct bench *t, const struct sizes *s, uint64_t seed) {
     int64_t a_rows = s->transpose_a ? s->k : s->m, a_cols = s->transpose_a ? s->m : s->k;
     int64_t b_rows = s->transpose_b ? s->n : s->k, b_cols = s->transpose_b ? s->k : s->n;
-    t->a = make(a_rows, a_cols, seed);
-    t->b = make(b_rows, b_cols, seed + 1);
-    t->c_in = make(s->m, s->n, seed + 2);
-    t->c = make(s->m, s->n, seed + 3);
+    t->a = make_matrix(a_rows, a_cols, seed);
+    t->b = make_matrix(b_rows, b_cols, seed + 1);
+    t->c_in = make_matrix(s->m, s->n, seed + 2);
+    t->c = make_matrix(s->m, s->n, seed + 3);
     t->product = (struct mmul_product){
         .transpose_a = s->transpose_a,
         .transpose_b = s->transpose_b,
@@ -234,7 +234,7 @@ static void cached_tiles_are_not_uploaded_again(void **state) {
     multiply(&t);
     assert_int_equal(late.uploads, 4 + 1);
     float *b = t.b;
-    t.b = make(s.k, s.n, 9); // another panel of B, the same A
+    t.b = make_matrix(s.k, s.n, 9); // another panel of B, the same A
     t.product.b = t.b;
     multiply(&t);
     assert_int_equal(late.uploads, 4 + 1 + 1);
@@ -416,7 +416,7 @@ static void persistent_operands_are_used_in_place(void **state) {
         struct pool pool = {.count = 3, .level = {1, 1, 1}};
         setup(&t, &any);
         for (int i = 0; i < MATRICES; i++)
-            pool.at[i] = make(SIDE, SIDE, seed + (uint64_t)i);
+            pool.at[i] = make_matrix(SIDE, SIDE, seed + (uint64_t)i);
         late.fail_gemm = seed % 5 == 0 ? (int)draw(&random, 60) + 1 : 0;
         for (int i = 0; i < MATRICES - 3; i++) {
             const struct mmul_product p = draw_product(&pool, &random);
