@@ -66,14 +66,14 @@ static void a_block_that_no_device_repairs_is_an_error(void **state) {
     teardown(&bench);
 }
 
-// Counts the calls of `count_look`, which refuses from number `refuses_from` on.
+// Counts the calls of `watch_repair`, which refuses from number `refuses_from` on.
 struct watch {
     int calls, refuses_from;
     int64_t done, total;
 };
 
-static enum mmul_status count_look(void *context, int64_t done, int64_t total,
-                                   struct mmul_error *err) {
+static enum mmul_status watch_repair(void *context, int64_t done, int64_t total,
+                                     struct mmul_error *err) {
     struct watch *watch = context;
     watch->done = done;
     watch->total = total;
@@ -82,7 +82,7 @@ static enum mmul_status count_look(void *context, int64_t done, int64_t total,
     return mmul_fail(err, MMUL_ERR_DATA, "'B.bin' was written to");
 }
 
-// The verifier calls `count_look` before and after it recomputes a block, then replaces the device.
+// The verifier calls `watch_repair` before and after it recomputes a block, then replaces the device.
 static void the_watch_can_stop_a_repair_before_a_device_is_replaced(void **state) {
     (void)state;
     for (int refuses_from = 1; refuses_from <= 3; refuses_from++) {
@@ -91,7 +91,7 @@ static void the_watch_can_stop_a_repair_before_a_device_is_replaced(void **state
         struct watch watch = {.refuses_from = refuses_from};
         setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 1);
         start_rank(&rank, &bench, MMUL_ROWS);
-        rank.verifier.watch = (struct mmul_verifier_watch){count_look, &watch};
+        rank.verifier.watch = (struct mmul_verifier_watch){watch_repair, &watch};
         const struct mmul_product block = panel_of(&bench, MMUL_ROWS, 0);
         compute_block(&rank, &block);
         assert_int_equal(check_block(&rank, &block), MMUL_OK);

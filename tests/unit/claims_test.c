@@ -12,7 +12,7 @@
 
 #include "exec/memory/claims.h"
 
-// ------------------------------------------------------------------------------------- the word
+// --------------------------------------------------------------------------- the atomic word
 
 // The owner takes up to `count` positions, or all that are left.
 static struct mmul_range take_positions(mmul_unbegun *unbegun, int64_t count) {

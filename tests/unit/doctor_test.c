@@ -211,7 +211,7 @@ static json_t *facts_with(const char *changes) {
     return facts;
 }
 
-// Returns findings of the second of two machines, with the first one's facts replaced by `changes`.
+// Returns the findings about the second of two machines: a healthy one's facts with `changes`.
 static json_t *judge_second(const char *changes, int slots, double clock,
                             struct mmul_machine *said) {
     struct mmul_machine machines[] = {

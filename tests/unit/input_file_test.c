@@ -103,7 +103,7 @@ static void writes_in_place_are_detected(void **state) {
         {"nothing happens", false, false, false},
         {"a later time", true, false, true},
         {"within a step of the clock of files", false, true, true},
-        // accepted: old files are not read again
+        // undetected: old files are not read again
         {"an old file whose times are set back", true, true, false},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
