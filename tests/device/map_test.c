@@ -336,7 +336,7 @@ static void test_prefix_sums(struct bench *b) {
     end_operation(b, MMUL_CUMSUM);
 }
 
-// A row whose index is beyond the last column, or is no index, contains no 1.
+// A row contains no 1 if its index is beyond the last column or no index.
 static void test_one_hot(struct bench *b) {
     static const enum flavour flavours[] = {INDICES, WHOLE, SPECIAL};
     begin_operation(b);
@@ -391,8 +391,8 @@ static void test_softmax_backward(struct bench *b) {
 // f (g - mean(g) - n mean(g n)) with g = dy w of up to 16; each term has a rounding error of a few
 // ulp, times f. f is 1 / sqrt(epsilon) for a constant row or a row of one element, otherwise less
 // than 2: a row of 7 reals has a deviation of more than 1/2. For elements of 100 to 101 f is 3.5,
-// and the mean has an error of half an ulp of 100, as in the norms above. Numbers whose squares
-// overflow a float have f equal to about their inverse.
+// and the mean has an error of half an ulp of 100, as in the norms above. If squares overflow a
+// float, f is about the inverse of the numbers.
 static void test_norms_backward(struct bench *b) {
     static const enum flavour flavours[] = {REAL, WIDE, OFFSET, EDGES, LARGE};
     for (enum mmul_operation_kind kind = MMUL_RMS_NORM_BACKWARD; kind <= MMUL_LAYER_NORM_BACKWARD;

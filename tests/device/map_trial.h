@@ -90,7 +90,7 @@ static double special_value(enum mmul_dtype dtype, int which) {
                          : (is_double ? -1e-300 : -1e-30);
 }
 
-// Returns an angle of any magnitude, up to those whose digits no longer tell the position in a
+// Returns an angle of any magnitude, up to those with digits that no longer tell the position in a
 // circle.
 static double random_angle(double random) {
     static const double most[] = {4, 100, 1e6, 1e9, 1e30};
@@ -261,8 +261,8 @@ struct trial {
     struct tolerance tolerance;
 };
 
-// Sets the sizes of the operands of an operation by rows, whose first operand has `cols` columns.
-// The others have its shape, or are columns or vectors. Then sets the size of the result.
+// Sets the sizes of the operands of an operation by rows; the first operand has `cols` columns. The
+// others have its shape, or are columns or vectors. Then sets the size of the result.
 static inline void shape_rows(struct trial *t, int64_t cols) {
     const struct mmul_operation_row *row = mmul_operation_row(t->kind);
     const bool is_hot = t->kind == MMUL_ONE_HOT;

@@ -1,9 +1,9 @@
 // np: 1 3 4 6
 // SPDX-License-Identifier: MIT
 //
-// Programs whose values reuse each other's memory: long programs and random ones, with one slow
-// rank, so that ranks are far apart in progress. Values that no later step reads, and saved values,
-// equal plain loops.
+// Programs with values that reuse each other's memory: long and random ones, with one slow rank, so
+// that ranks are far apart in progress. Values that no later step reads, and saved values, equal
+// plain loops.
 #include "base/random.h"
 #include "trial.h"
 

@@ -194,7 +194,7 @@ static void test_a_binding_of_the_user_is_kept(void **state) {
     assert_false(out[0].bind || out[1].bind || out[2].bind);
 }
 
-// A rank whose GPU fails gets more than the one core that drove the GPU.
+// After its GPU failed, a rank gets more than the one core that drove the GPU.
 static void test_a_cpu_fallback_gets_more_than_the_gpu_s_core(void **state) {
     (void)state;
     struct mmul_topology topology = make_machine(8);

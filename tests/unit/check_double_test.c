@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The check of products in float64. Correct products pass with any order of sums. An element off by
-// far less than float32 resolves is found, and so is one computed in float32. Numbers whose squares
-// overflow a double raise no alarm; lines with such numbers are judged by samples.
+// far less than float32 resolves is found, and so is one computed in float32. Numbers with squares
+// beyond a double raise no alarm; lines with such numbers are judged by samples.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

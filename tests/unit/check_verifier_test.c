@@ -82,7 +82,8 @@ static enum mmul_status watch_repair(void *context, int64_t done, int64_t total,
     return mmul_fail(err, MMUL_ERR_DATA, "'B.bin' was written to");
 }
 
-// The verifier calls `watch_repair` before and after it recomputes a block, then replaces the device.
+// The verifier calls `watch_repair` before and after it recomputes a block. The device is replaced
+// only if neither call refuses.
 static void the_watch_can_stop_a_repair_before_a_device_is_replaced(void **state) {
     (void)state;
     for (int refuses_from = 1; refuses_from <= 3; refuses_from++) {

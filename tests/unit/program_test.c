@@ -211,7 +211,7 @@ static void the_plan_is_the_cheapest_of_all_combinations(void **state) {
 }
 
 // A product that loads its files itself overlaps the transfer of panels with computing. An addition
-// after it must not turn it into a grid, whose operands move first.
+// after it must not turn it into a grid, since operands of a grid move first.
 static void a_product_overlaps_its_file_transfers(void **state) {
     (void)state;
     unsigned maps[8];

@@ -17,7 +17,7 @@ static uint64_t letter(const void *list, int index) {
     return (uint64_t)((const char *)list)[index];
 }
 
-// "ab3(cde)f": the printed form of a list whose entries are letters.
+// "ab3(cde)f": the printed form of a list of letters.
 static void check_shown(const char *list, const char *expected) {
     char shown[128] = "";
     const int count = (int)strlen(list);

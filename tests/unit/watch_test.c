@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Work on a device whose calls return, fail, or block until the test releases them. Abandoned work
-// never continues, and no further call enters that device.
+// Work on a device with calls that return, fail, or block until the test releases them. Abandoned
+// work never continues, and no further call enters that device.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
