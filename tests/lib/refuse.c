@@ -2,9 +2,9 @@
 //
 // For LD_PRELOAD in the ranks of a test: MPI refuses a call. Environment variables choose it:
 //   MMUL_REFUSE=RANK:CALL[.TAG][:N[+]]   on this rank; the first such call, the N-th, or all from
-//   the N-th on
+//                                        the N-th on
 //   CALL: send receive (TAG: only with this tag) scatterv scatter gatherv gather barrier sum;
-//   "-test" behind it: the test of the request instead
+//         with "-test" behind it the test of the call's request instead
 //   MMUL_APART=N                         makes each N ranks a node of their own on any machine
 // Without these variables nothing changes.
 #include <mpi.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // For LD_PRELOAD in the ranks of a test: a bad network card. It flips one bit of one large message
-// after the program has passed it to MPI, hence after its checksum, and before it is sent.
+// when the program passes it to MPI, so after the program has computed its checksum.
 // Environment variables choose the message:
 //   MMUL_TAMPER=scatterv, send or gatherv   the first large one that a rank sends by this call
 //   MMUL_TAMPER=scatterv:2                  the second one
 //   MMUL_TAMPER=send MMUL_TAMPER_TAG=73     the first large one with this tag
-//   MMUL_TAMPER_HASH=1                      bad memory instead: the checksum is that of the flipped
-//   bytes, and the bit belongs to a float's exponent
+//   MMUL_TAMPER_HASH=1                      bad memory instead: the checksum is that of the
+//                                           flipped bytes; the bit is in a float's exponent
 // Without these variables nothing changes.
 #include <mpi.h>
 
