@@ -374,7 +374,7 @@ static void test_rules(struct mmul_context *context, int nodes) {
                   {losses_are_right, "prefix sums, losses and their gradients are right"},
                   {composites_are_right, "composites are right"},
                   {lookups_are_right, "copies and lookups are right"},
-                  {attention_is_right, "attention"}};
+                  {attention_is_right, "attention is right"}};
     for (int w = 0; w < (size > 1 ? (int)WEIGHTINGS : 1); w++)
         for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
             char weights[64], what[160];
@@ -465,13 +465,13 @@ static bool stacks_are_right(struct mmul_context *context, const char *weights) 
     save(&t, matmul(&t, transpose(&t, y), load_weights(&t, 4, 3)));
     save(&t, matmul(&t, load(&t, s), w));
     const struct mmul_parameters flat = {.shape = {1, 1, 40, 6}}, down = {.axis = -2};
-    int turned = apply_unary(&t, "reshape", transpose(&t, y), flat);
-    save(&t, turned);
+    int transposed = apply_unary(&t, "reshape", transpose(&t, y), flat);
+    save(&t, transposed);
     int sum = place(&t, apply_unary(&t, "sum", apply_unary(&t, "reshape", k, flat), down),
                     MMUL_PLACE_PARTIAL);
-    int mean = place(&t, apply_unary(&t, "mean", turned, down), MMUL_PLACE_PARTIAL);
+    int mean = place(&t, apply_unary(&t, "mean", transposed, down), MMUL_PLACE_PARTIAL);
     save(&t, apply_binary(&t, "subtract", place(&t, add(&t, sum, mean), MMUL_PLACE_PARTIAL), mean));
-    save(&t, apply_unary(&t, "max", place(&t, turned, MMUL_PLACE_ROWS), down));
+    save(&t, apply_unary(&t, "max", place(&t, transposed, MMUL_PLACE_ROWS), down));
     bool right = run_trial(context, &t, weights);
     end_trial(&t);
     return right;

@@ -36,13 +36,13 @@ static int w_element(int64_t j, int64_t n) {
 }
 
 // Returns true if root's Y equals X W, or W^T X^T, from plain loops.
-static bool is_product(const float *y, int64_t rows, bool turned) {
+static bool is_product(const float *y, int64_t rows, bool transposed) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t n = 0; n < OUT; n++) {
             int sum = 0;
             for (int64_t j = 0; j < COLS; j++)
                 sum += x_element(i, j) * w_element(j, n);
-            if (y[turned ? n * rows + i : i * OUT + n] != (float)sum)
+            if (y[transposed ? n * rows + i : i * OUT + n] != (float)sum)
                 return false;
         }
     return true;
@@ -50,20 +50,20 @@ static bool is_product(const float *y, int64_t rows, bool turned) {
 
 // Root only: builds a job that reads the set.
 static void build_program(struct mmul_program *program, struct mmul_matrix *w,
-                          struct mmul_output *out, bool turned, struct mmul_error *err) {
+                          struct mmul_output *out, bool transposed, struct mmul_error *err) {
     int x, weights, y;
     if (mmul_program_load_kept(program, folder, "x", &x, err) == MMUL_OK &&
         mmul_program_load(program, w, &weights, err) == MMUL_OK &&
-        mmul_program_matmul(program, turned ? weights : x, turned ? x : weights, NULL, &y, err) ==
-            MMUL_OK)
+        mmul_program_matmul(program, transposed ? weights : x, transposed ? x : weights, NULL, &y,
+                            err) == MMUL_OK)
         mmul_program_save(program, y, out, err);
 }
 
 // Returns true if the set, value 0 of the program, is still where the ranks put it.
-static bool stays_in_place(const struct mmul_values *values, bool turned) {
+static bool stays_in_place(const struct mmul_values *values, bool transposed) {
     enum mmul_placement_kind kind;
     char found[96], expected[96];
-    int length = snprintf(expected, sizeof expected, turned ? "cols 0" : "rows 0");
+    int length = snprintf(expected, sizeof expected, transposed ? "cols 0" : "rows 0");
     for (int r = 1; r <= size; r++)
         length +=
             snprintf(expected + length, sizeof expected - (size_t)length, " %d", (int)begin_of(r));
@@ -72,9 +72,9 @@ static bool stays_in_place(const struct mmul_values *values, bool turned) {
 }
 
 // Collective.
-static bool product_is_right(bool turned) {
+static bool product_is_right(bool transposed) {
     const int64_t rows = begin_of(size);
-    const struct mmul_shape shape = {1, 1, turned ? OUT : rows, turned ? rows : OUT};
+    const struct mmul_shape shape = {1, 1, transposed ? OUT : rows, transposed ? rows : OUT};
     float *y = calloc((size_t)(rows * OUT), sizeof *y), w[COLS * OUT];
     struct mmul_matrix *matrix = NULL;
     struct mmul_output *out = NULL;
@@ -84,18 +84,20 @@ static bool product_is_right(bool turned) {
     struct mmul_error err = {0};
     for (int64_t j = 0; j < COLS; j++)
         for (int64_t n = 0; n < OUT; n++)
-            w[turned ? n * COLS + j : j * OUT + n] = (float)w_element(j, n);
+            w[transposed ? n * COLS + j : j * OUT + n] = (float)w_element(j, n);
     if (rank == 0 && mmul_program_create(&program, &err) == MMUL_OK &&
-        mmul_matrix_borrow(w, (struct mmul_shape){1, 1, turned ? OUT : COLS, turned ? COLS : OUT},
-                           MMUL_F32, "W", &matrix, &err) == MMUL_OK &&
+        mmul_matrix_borrow(
+            w, (struct mmul_shape){1, 1, transposed ? OUT : COLS, transposed ? COLS : OUT},
+            MMUL_F32, "W", &matrix, &err) == MMUL_OK &&
         mmul_output_borrow(y, shape, MMUL_F32, &out, &err) == MMUL_OK)
-        build_program(program, matrix, out, turned, &err);
+        build_program(program, matrix, out, transposed, &err);
     bool right = mmul_agree(MPI_COMM_WORLD, &err) == MMUL_OK &&
                  mmul_program_plan_create(context, program, NULL, &plan, &err) == MMUL_OK &&
                  mmul_program_run(context, plan, &values, &err) == MMUL_OK;
     if (!right && rank == 0)
         printf("# %s\n", err.text);
-    right = right && stays_in_place(values, turned) && (rank != 0 || is_product(y, rows, turned));
+    right = right && stays_in_place(values, transposed) &&
+            (rank != 0 || is_product(y, rows, transposed));
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
     mmul_program_destroy(program);

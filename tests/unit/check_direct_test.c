@@ -75,8 +75,8 @@ static void a_long_column_is_shared_among_threads(void **state) {
                                         .ldb = 1,
                                         .c = c,
                                         .ldc = 1},
-                              turned = mmul_product_transpose(&column);
-    const struct mmul_product *products[] = {&column, &turned};
+                              transposed = mmul_product_transpose(&column);
+    const struct mmul_product *products[] = {&column, &transposed};
     for (int t = 0; t < 2; t++) {
         struct mmul_check *check;
         struct mmul_error err;

@@ -25,33 +25,33 @@ static const int64_t row_offsets[] = {0, 5, 5, M}, col_offsets[] = {0, 29, N};
 static const int64_t b_offsets[] = {0, 140, 141, K}, a_offsets[] = {0, 100, K};
 
 struct mesh {
-    bool turned; // A and B are stored as their transposes
+    bool transposed; // A and B are stored as their transposes
     float a[M * K], b[K * N], c[M * N];
     struct mmul_check *check;
     double sizes[N], bx[K], squares[N], residuals[M], norms[M];
 };
 
 static double a_at(const struct mesh *x, int64_t i, int64_t p) {
-    return x->a[x->turned ? p * M + i : i * K + p];
+    return x->a[x->transposed ? p * M + i : i * K + p];
 }
 
 static double b_at(const struct mesh *x, int64_t p, int64_t j) {
-    return x->b[x->turned ? j * K + p : p * N + j];
+    return x->b[x->transposed ? j * K + p : p * N + j];
 }
 
 // Returns the part of the product with these rows and columns of C and terms of the inner range.
 static struct mmul_product part_of(const struct mesh *x, int64_t i, int64_t i_end, int64_t j,
                                    int64_t j_end, int64_t p, int64_t p_end) {
-    return (struct mmul_product){.transpose_a = x->turned,
-                                 .transpose_b = x->turned,
+    return (struct mmul_product){.transpose_a = x->transposed,
+                                 .transpose_b = x->transposed,
                                  .m = i_end - i,
                                  .n = j_end - j,
                                  .k = p_end - p,
                                  .alpha = 1,
-                                 .a = x->a + (x->turned ? p * M + i : i * K + p),
-                                 .lda = x->turned ? M : K,
-                                 .b = x->b + (x->turned ? j * K + p : p * N + j),
-                                 .ldb = x->turned ? K : N,
+                                 .a = x->a + (x->transposed ? p * M + i : i * K + p),
+                                 .lda = x->transposed ? M : K,
+                                 .b = x->b + (x->transposed ? j * K + p : p * N + j),
+                                 .ldb = x->transposed ? K : N,
                                  .c = (float *)(uintptr_t)x->c + i * N + j,
                                  .ldc = N};
 }
@@ -150,10 +150,10 @@ static void multiply(struct mesh *x) {
         }
 }
 
-static struct mesh *make_mesh(uint64_t seed, bool turned) {
+static struct mesh *make_mesh(uint64_t seed, bool transposed) {
     struct mesh *x = calloc(1, sizeof *x);
     struct mmul_error err;
-    x->turned = turned;
+    x->transposed = transposed;
     for (int64_t e = 0; e < M * K; e++)
         x->a[e] = number_at(seed, e);
     for (int64_t e = 0; e < K * N; e++)
@@ -172,8 +172,8 @@ static void destroy_mesh(struct mesh *x) {
 
 static void sums_of_ranks_equal_plain_loops(void **state) {
     (void)state;
-    for (int turned = 0; turned < 2; turned++) {
-        struct mesh *x = make_mesh(10, turned);
+    for (int transposed = 0; transposed < 2; transposed++) {
+        struct mesh *x = make_mesh(10, transposed);
         x->c[3 * N + 30] += 1;
         sum_over_ranks(x);
         for (int64_t j = 0; j < N; j++) {

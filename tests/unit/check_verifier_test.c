@@ -20,16 +20,17 @@ static void cancelling_errors_are_found_beside_other_errors(void **state) {
         setup(&bench, shape_for(axis, 0), INTEGER, INTEGER, 4);
         start_rank(&rank, &bench, axis);
         const struct mmul_product block = panel_of(&bench, axis, 0);
-        const struct mmul_product turned =
+        const struct mmul_product transposed =
             axis == MMUL_ROWS ? mmul_product_transpose(&block) : block;
         compute_block(&rank, &block);
         assert_int_equal(mmul_check_create(PIECE, K, &first, &rank.err), MMUL_OK);
-        assert_int_equal(mmul_check_begin(first, &turned, rank.verifier.seed, &rank.err), MMUL_OK);
+        assert_int_equal(mmul_check_begin(first, &transposed, rank.verifier.seed, &rank.err),
+                         MMUL_OK);
         int64_t along = axis == MMUL_ROWS ? block.ldc : 1,
                 across = axis == MMUL_ROWS ? 1 : block.ldc;
         c_of(&block)[7 * across + 30 * along] += 100;
         c_of(&block)[7 * across + 50 * along] -= (float)(100 * first->x[30] / first->x[50]);
-        assert_int_equal(mmul_check_rows(first, &turned, 0, PANEL, wrong), 0); // hidden indeed
+        assert_int_equal(mmul_check_rows(first, &transposed, 0, PANEL, wrong), 0); // hidden indeed
         c_of(&block)[11 * across + 40 * along] += 1;
         assert_int_equal(check_block(&rank, &block), MMUL_OK);
         assert_int_equal(rank.verifier.lines_wrong, 2);

@@ -383,10 +383,10 @@ static void a_product_loads_transposed_files_with_one_reader(void **state) {
     struct mmul_program *p = new_program();
     const struct mmul_shape square = {1, 1, 2048, 2048};
     int x = load(p, "X", (struct mmul_shape){1, 1, 2048, 8192});
-    int v = load(p, "V", square), w = load(p, "W", square), turned;
+    int v = load(p, "V", square), w = load(p, "W", square), transposed;
     x = apply(p, MMUL_MATMUL, apply(p, MMUL_TRANSPOSE, x, 0), apply(p, MMUL_TRANSPOSE, v, 0));
-    turned = apply(p, MMUL_TRANSPOSE, apply(p, MMUL_TRANSPOSE, load(p, "U", square), 0), 0);
-    x = apply(p, MMUL_MATMUL, x, turned);
+    transposed = apply(p, MMUL_TRANSPOSE, apply(p, MMUL_TRANSPOSE, load(p, "U", square), 0), 0);
+    x = apply(p, MMUL_MATMUL, x, transposed);
     x = apply(p, MMUL_MATMUL, x, apply(p, MMUL_TRANSPOSE, w, 0));
     apply(p, MMUL_SAVE, apply(p, MMUL_MATMUL, x, w), 0);
     check_text(p, false, true, expected);
@@ -508,8 +508,8 @@ static void moves_between_nodes_begin_early(void **state) {
         const struct mmul_shape long_shape = {1, 1, 4096, 512}, square = {1, 1, 512, 512};
         int x = place(p, load(p, "X", long_shape), MMUL_PLACE_ROWS);
         int w = place(p, load(p, "W", square), MMUL_PLACE_REPLICATE);
-        int turned = apply(p, MMUL_TRANSPOSE, x, 0);
-        int sum = apply(p, MMUL_MATMUL, turned, x);
+        int transposed = apply(p, MMUL_TRANSPOSE, x, 0);
+        int sum = apply(p, MMUL_MATMUL, transposed, x);
         int parts = place(p, sum, MMUL_PLACE_PARTIAL);
         int y = x;
         for (int turn = 0; turn < 6; turn++)
