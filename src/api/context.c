@@ -14,9 +14,11 @@
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
 #include "exec/memory/spare.h"
+#include "exec/setup/board.h"
 #include "exec/setup/calibrate.h"
 #include "exec/setup/device_test.h"
 #include "exec/setup/discover.h"
+#include "exec/setup/effort.h"
 #include "exec/setup/node_context.h"
 #include "mpimatmul.h"
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "exec/setup/context.h"
+#include "exec/setup/effort.h"
 #include "folder.h"
 
 static struct folder folder;

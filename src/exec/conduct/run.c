@@ -15,6 +15,8 @@
 #include "exec/conduct/heartbeat.h"
 #include "exec/conduct/outlook.h"
 #include "exec/memory/spare.h"
+#include "exec/setup/board.h"
+#include "exec/setup/effort.h"
 #include "exec/setup/fallback.h"
 #include "exec/setup/pipeline.h"
 #include "exec/steps/stage_work.h"

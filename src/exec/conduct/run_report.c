@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "comm/clocks.h"
 #include "exec/conduct/run.h"
+#include "exec/setup/effort.h"
 #include "exec/steps/product.h"
 #include "exec/tasks/work.h"
 #include "model/trace.h"

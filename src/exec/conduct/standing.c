@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "exec/conduct/run.h"
+#include "exec/setup/effort.h"
 #include "exec/steps/product.h"
 #include "model/problem.h"
 #include "plan/cost/pass_cost.h"

@@ -14,6 +14,7 @@
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
 #include "exec/memory/spare.h"
+#include "exec/setup/board.h"
 #include "exec/setup/calibrate.h"
 #include "io/matrix_file.h"
 #include "io/weights_file.h"

@@ -8,13 +8,14 @@
 #include "base/text.h"
 #include "comm/comm.h"
 #include "device/device.h"
-#include "exec/setup/board.h"
-#include "exec/setup/effort.h"
 #include "host/topology.h"
 #include "model/cluster.h"
 #include "model/device_test.h"
 #include "model/dtype.h"
 #include "model/report.h"
+
+struct mmul_board;  // exec/setup/board.h
+struct mmul_effort; // exec/setup/effort.h
 
 struct mmul_context {
     struct mmul_comm *comm;            // owned
