@@ -34,7 +34,7 @@ struct job {
     struct view view;
     bool splits_lines;
     int parts;
-    unsigned char *wrong; // of the rows, zeroed
+    unsigned char *wrong; // flags of the rows, zeroed
 };
 
 static struct mmul_check_operand flip(struct mmul_check_operand x) {
@@ -72,8 +72,8 @@ static void read_places(struct mmul_check_operand x, int64_t line, int64_t begin
 
 // One chunk of a line of C and everything that it is made of.
 struct chunk {
-    double across[MMUL_CHECK_DIRECT];       // of the line
-    double along[MMUL_CHECK_DIRECT][CHUNK]; // of the places
+    double across[MMUL_CHECK_DIRECT];       // elements of the line
+    double along[MMUL_CHECK_DIRECT][CHUNK]; // elements of the places
     double c[CHUNK], c_in[CHUNK];
     int64_t count;
 };

@@ -30,7 +30,7 @@ bool mmul_unbegun_claim(mmul_unbegun *unbegun, struct mmul_range seen, int64_t c
     return atomic_compare_exchange_strong(unbegun, &word, pack(seen));
 }
 
-// ---------------------------------------------------------------------------------------- how many
+// ---------------------------------------------------------------------------------------- number of rows
 
 double mmul_pace_level(const struct mmul_pace *paces, int count) {
     double level = 0, left = 0;

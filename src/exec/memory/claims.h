@@ -30,7 +30,7 @@ struct mmul_range mmul_unbegun_get(const mmul_unbegun *unbegun);
 bool mmul_unbegun_take(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count);
 bool mmul_unbegun_claim(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count);
 
-// ---------------------------------------------------------------------------------------- how many
+// ---------------------------------------------------------------------------------------- number of rows
 
 // Progress of a rank, in elements of C. Elements of other steps or ranks cost the same, because k
 // is the same.
