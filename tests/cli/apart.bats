@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What nodes do apart, on one node, and what is wrong with it (tests/lab/apart.bats has several).
+# Local SGD on one node: its results and the refused texts. tests/lab/apart.bats runs it on several
+# nodes.
 # shellcheck disable=SC2154 # status and output are set by bats
 load helper
 
@@ -20,8 +21,8 @@ state = sgd_state(generate((3, 1), "normal", seed=4))
 END
 }
 
-# refused LINE:COLUMN TEXT HINT: what stands on stdin, behind the beginning, ends with 65 and these words; --check says
-# the same.
+# refused LINE:COLUMN TEXT HINT: the program on stdin, appended to the common beginning, ends with
+# 65 and this error. --check gives the same error.
 refused() {
     cat begin.py - > bad.py
     for check in "" --check; do
@@ -33,7 +34,7 @@ refused() {
     done
 }
 
-@test "outer steps on one node are the reference's, with and without a loop, on one rank and three" {
+@test "outer steps on one node equal the reference's, with and without a loop, on one rank and three" {
     cat begin.py - > a.py <<'END'
 new = apart(inner, state, 0, 3)
 print("first", sum(average(new[0])), sum(average(new)[1]))
@@ -70,7 +71,7 @@ apart of line 15: 2 turns of N s on each node, 0 B between nodes in each (0 B if
 END
 }
 
-@test "diloco.py learns as the reference does, and goes on from its checkpoint" {
+@test "diloco.py learns as the reference does and continues from its checkpoint" {
     local small=("$REPO/bench/programs/diloco.py" layers=1 heads=2 width=16 length=8 count=4 inners=3 corpus=book.txt)
     cp /usr/share/common-licenses/GPL-3 book.txt
     py "$REPO/tests/reference.py" "${small[@]}" outers=3 > want
@@ -90,7 +91,7 @@ END
     py -c 'import numpy as np; assert np.abs(np.loadtxt("got") - np.loadtxt("want")).max() < 1e-4'
 }
 
-@test "--on-nan skip says which turns were left out, behind a loop and without one" {
+@test "--on-nan skip reports the skipped turns, behind a loop and without one" {
     cat > n.py <<'END'
 table = generate((40, 3), "normal", seed=1)
 goals = generate((40, 1), "normal", seed=2)
@@ -125,7 +126,7 @@ END
 
 trained='new = apart(inner, state, 0, 1)'
 
-@test "what nodes have apart is read by average alone" {
+@test "values that are local to a node are read by average alone" {
     local everywhere="every node has a value of its own here" remedy="average(x) makes one of them"
     refused 12:7 "$everywhere" "$remedy" <<< "$trained"$'\nprint(new[0] * 2)'
     refused 12:1 "$everywhere" "$remedy" <<< "$trained"$'\ncheckpoint("c.safetensors", new, turn=1)'
@@ -134,7 +135,7 @@ trained='new = apart(inner, state, 0, 1)'
     [ ! -e c.safetensors ]
 }
 
-@test "what nodes do apart is a function of a state and a turn, that gives such a state" {
+@test "the function of local steps takes a state and a turn and returns a state of the same structure" {
     refused 11:13 "expected the name of a function of the text" "" <<< 'new = apart(state, state, 0, 1)'
     refused 11:7 "apart: first is at least 0, turns are at least 1" "" <<< 'new = apart(inner, state, 0, 0)'
     refused 11:20 "a state has matrices, which learn" "" <<< 'new = apart(inner, (1, 2), 0, 1)'

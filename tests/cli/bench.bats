@@ -1,11 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# bench: what its table says, in all three forms, on one rank and two; what is refused; what stays behind. And
-# the driver bench/run: what needs no measuring. No test looks at a time.
+# bench: the content of its table in all three forms, on one rank and two, refused arguments, and
+# files that stay behind. Also the parts of the driver bench/run that need no measurement. No test
+# checks a time.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-# Nothing of this test's own remains in /dev/shm; other benches may run beside it.
+# No file of this test remains in /dev/shm. Other benches may run beside it, so theirs are ignored.
 bench_folders() {
     find /dev/shm "$TMPDIR" -maxdepth 1 -name 'mpimatmul-bench.*' -newer "$BATS_TEST_TMPDIR/begin" 2> /dev/null
 }
@@ -15,7 +16,7 @@ setup() {
     touch "$BATS_TEST_TMPDIR/begin"
 }
 
-# The JSON in file $1: every expression is true of `t`, the table, and `rows`.
+# The JSON in file $1: every expression is true of `t`, the table, and of `rows`.
 json_holds() {
     python "$@" << 'END'
 import json, sys
@@ -88,14 +89,14 @@ END
     [[ "${lines[3]}" == *"32 x 16 x 8"*"mul, 1 rank "*"files in to file out"* ]]
 }
 
-@test "without --quiet it says what it is at, on stderr" {
+@test "without --quiet bench reports its current measurement on stderr" {
     program bench --sizes 8,9 --runs 1 --warmup 0 --format csv
     expect_status 0
     [ "$stderr" = "mpimatmul: measuring 8 x 8 x 8: 0 + 1 runs
 mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
 }
 
-@test "sizes that are none" {
+@test "invalid sizes are refused" {
     for sizes in 0 x 12x 1x2 1x2x3x4 axbxc -4 1.5 1,,2 ',' 3000000000 1x1x3000000000 4096X1X1; do
         word=$sizes
         [[ "$sizes" != *,* ]] || word=
@@ -110,13 +111,13 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
         "MxKxN is A of M x K times B of K x N, N alone is a cube"
 }
 
-@test "a long word is no size, also where its beginning is one" {
+@test "a long word is refused as a size, also if its beginning is a number" {
     program bench --sizes "1x1x$(printf '0%.0s' {1..55})123456"
     expect_status 64
     [[ "$stderr" == "mpimatmul: --sizes: '1x1x0000"*"...' is not a size"* ]]
 }
 
-@test "options that are none" {
+@test "invalid options are refused" {
     program bench --runs 0
     expect_failure 64 "--runs: '0' is not a whole number from 1 to 1000"
     program bench --warmup -1
@@ -127,7 +128,7 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
     expect_failure 64 "bench: expected 0 operands, found 1" "mpimatmul bench [options]"
 }
 
-@test "what fits nowhere, and a table that cannot be written, before any measuring" {
+@test "sizes that no memory holds, and an unwritable table, are refused before any measurement" {
     program bench --sizes 2147483647
     expect_failure 74 "no room for 8.0 EiB of matrices in /dev/shm, \$TMPDIR or /tmp"
     program bench --sizes 8 -o missing/table.md
@@ -136,14 +137,14 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
     expect_status 74
 }
 
-@test "a device that fails ends it with the code of mul, and nothing stays" {
+@test "a failing device ends bench with the code of mul and leaves no file" {
     program bench --sizes 64 --device faulty:fail=3:cpu --no-fallback -q
     expect_failure 69 "device 'faulty:fail=3:cpu' was lost at multiplication 3 by rule" \
         "leave out --no-fallback to let the CPU take over"
     [ -z "$(bench_folders)" ]
 }
 
-@test "a killed run leaves no files" {
+@test "a killed bench leaves no files" {
     "$MPIMATMUL" bench --sizes 256 --runs 1000 -q > /dev/null 2>&1 3>&- &
     victim=$!
     for ((i = 0; i < 100; i++)); do
@@ -160,7 +161,7 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
     [ -z "$(bench_folders)" ]
 }
 
-@test "the driver lists its cases, and refuses what is none" {
+@test "the driver lists its cases and refuses an unknown one" {
     run --separate-stderr "$REPO/bench/run" --list
     expect_quiet_success
     [ "$(awk '{ print $1 }' <<< "$output" | xargs -n 6)" = \
@@ -170,7 +171,8 @@ thin share output memory gpu configs
 planning balance mixed doctored chain resident
 grid4096 programs learn curve replay rows
 predict" ]
-    # OPENBLAS_* of the caller's are taken away, or left: either is said, with the kernels that follow.
+    # The driver unsets OPENBLAS_* of the caller or, if told to, keeps them. It reports either, with
+    # the kernels in use.
     unset OPENBLAS_THREAD_TIMEOUT
     local quick=("$REPO/bench/run" --quick --runs 1 --warmup 0 --build "$BUILD" --output "$PWD/out" planning)
     run --separate-stderr env OPENBLAS_CORETYPE=Nehalem OPENBLAS_L2_SIZE=512 "${quick[@]}"
@@ -193,7 +195,7 @@ predict" ]
     expect_status 64
 }
 
-@test "the driver's table comes from the files of the cases" {
+@test "the driver's table is made from the result files of the cases" {
     need_numpy
     run --separate-stderr "$REPO/bench/run" --quick --runs 1 --warmup 0 --build "$BUILD" --output results verify
     expect_quiet_success
@@ -214,13 +216,13 @@ for row in result["rows"]:
 END
 }
 
-@test "the driver compares two builds pair by pair, and says what the old one does not know" {
+@test "the driver compares two builds pair by pair and names the options that the old one lacks" {
     run --separate-stderr "$REPO/bench/run" --build "$BUILD" --against nowhere balance
     expect_status 64
     [[ "$stderr" == "bench/run: no program '$PWD/nowhere/build/release/bin/mpimatmul': "* ]]
     mkdir -p same/build old/build/release/bin
     ln -s "$BUILD" same/build/release
-    # An older program that refuses an option: it plans, and cannot multiply with --weights.
+    # A stand-in for an older program: it plans, but refuses the option --weights of mul.
     printf '#!/bin/sh\ncase "$*" in *--weights*) echo "mpimatmul: no option --weights" >&2; exit 64 ;; esac\n' \
         > old/build/release/bin/mpimatmul
     printf 'exec "%s" "$@"\n' "$BUILD/bin/mpimatmul" >> old/build/release/bin/mpimatmul

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# A C_in whose sizes of 1 repeat: a bias, a column, a number, one matrix for a whole stack; on all ranks,
-# devices and splits, in core and out of core, against numpy's broadcasting.
+# A C_in with sizes of 1 that repeat: a bias, a column, a number, one matrix for a whole stack. The
+# result equals numpy's broadcasting on all ranks, devices and splits, in core and out of core.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -33,7 +33,7 @@ assert np.array_equal(c, 2 * (a @ b) - np.broadcast_to(d, c.shape)), sys.argv[1]
 END
 }
 
-@test "all sixteen ways to repeat, and a 16-bit, a Fortran and a 1-D one" {
+@test "C_in repeats in all sixteen ways, and may be 16-bit, in Fortran order or 1-D" {
     need_numpy
     make_stacks
     count=0
@@ -46,7 +46,7 @@ END
     [ "$count" -eq 19 ]
 }
 
-@test "on three ranks, by rows and by columns, with claims at run time and other devices" {
+@test "C_in repeats on three ranks, by rows and by columns, with work stealing and other devices" {
     need_numpy
     make_stacks
     for options in "--split rows --tail 0.5" "--split cols --tail 0.5" "--device 0:0 --device-memory 2MiB"; do
@@ -59,7 +59,7 @@ END
     done
 }
 
-@test "in more than one round, where memory is short" {
+@test "C_in repeats in more than one round when memory is short" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -69,7 +69,8 @@ np.save("B.npy", integers(2, 40, 2500))
 np.save("row.npy", integers(3, 1, 2500))
 np.save("column.npy", integers(4, 2500, 1))
 END
-    # What a process takes itself differs from machine to machine: the most memory that is too little for one round.
+    # A process's own memory differs between machines, so the test searches for the largest limit
+    # that is too small for one round.
     for memory in 140MiB 120MiB 100MiB 80MiB 60MiB 40MiB; do
         program plan A.npy B.npy --beta -1 --c-in row.npy --memory $memory --device cpu
         expect_status 0
@@ -86,10 +87,11 @@ END
     done
 }
 
-@test "plan counts the C_in that root expands, and sizes that do not repeat are refused" {
+@test "plan counts the C_in that root expands, and C_in sizes that do not repeat are refused" {
     need_numpy
     make_stacks
-    # In place, the whole of it is mapped; what repeats is expanded into memory of the node's own.
+    # In place, C_in is mapped as a whole. A C_in with repeating sizes is expanded into memory of
+    # the node.
     for row in "D2x3x37x23.npy True" "D1x1x1x23.npy False"; do
         read -r name mapped <<< "$row"
         "$MPIMATMUL" plan A.npy B.npy --beta 1 --c-in "$name" --device cpu --json > plan.json
@@ -112,7 +114,7 @@ END
         "sizes of 1 repeat: a bias is 1 x 23, a column 37 x 1"
 }
 
-@test "a C that is read by no beta is warned of, also under --quiet; --beta 0 is meant" {
+@test "a C that no beta reads gives a warning, also under --quiet, but not with --beta 0" {
     need_numpy
     python << 'END'
 import numpy as np

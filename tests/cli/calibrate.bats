@@ -1,30 +1,32 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# calibrate measures and stores; mul and plan use what is stored for the same ranks and measure otherwise. No
-# number here is a time: only where speeds come from, and what follows from speeds written by hand.
+# calibrate measures and stores speeds. mul and plan use them for the same ranks and measure
+# otherwise. No test checks a time: only the source of the speeds, and the consequences of speeds
+# written by hand.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-# By its own clock slow enough that calibrate stops after the smallest size; nobody waits for that.
+# The device is so slow by its own simulated clock that calibrate stops after the smallest size. No
+# real time passes.
 slow=faulty:clock=260ms:cpu
-# Slower than the other rank in truth.
+# A device that really is slower than the other rank's.
 late=faulty:delay=150ms:cpu
 
-# Calibrated once, alone and on two ranks, for all tests that only need the profile.
+# One calibration alone and one on two ranks serve all tests that only need a profile.
 setup_file() {
     export XDG_CACHE_HOME=$BATS_FILE_TMPDIR/cache
     "$MPIMATMUL" calibrate --device $slow --quiet < /dev/null
     "${launch[@]}" -n 2 "$MPIMATMUL" calibrate --device $slow --quiet < /dev/null
 }
 
-# Profiles of one test are not those of another, nor the user's.
+# Each test has its own profiles, apart from other tests' and the user's.
 setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
     export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
     profile=$XDG_CACHE_HOME/mpimatmul/$(uname -n).json
     "$MPIMATMUL" gen A.bin --dims 300x20 --kind integer --seed 1 2> /dev/null
     "$MPIMATMUL" gen B.bin --dims 20x30 --kind integer --seed 2 2> /dev/null
-    # Large enough to be worth measuring for.
+    # Operands large enough that speeds are measured for them.
     "$MPIMATMUL" gen L.bin --dims 1100x1000 --kind integer --seed 1 --quiet
     "$MPIMATMUL" gen M.bin --dims 1000x1000 --kind integer --seed 2 --quiet
 }
@@ -34,9 +36,9 @@ calibrated() {
     cp "$BATS_FILE_TMPDIR/cache/mpimatmul/$(uname -n).json" "$profile"
 }
 
-# The line of --verbose.
+# Prints the line of --verbose about the source of the speeds.
 expect_speeds() {
-    # How steady the machine is while others use it is not what is tested here.
+    # The mark of an unsteady machine is optional: other load on the machine is not tested here.
     if ! grep -q -E -x -e "mpimatmul: speeds: $1(, unstable)?" <<< "$stderr"; then
         echo "expected speeds: $1"
         show
@@ -46,7 +48,7 @@ expect_speeds() {
 
 stored='stored profiles, measured 20[0-9-]{8}T[0-9:]{8}Z'
 
-@test "calibrate prints devices, links and the file it wrote" {
+@test "calibrate prints devices, links and the name of the file it wrote" {
     ranks 2 calibrate --device $slow
     expect_quiet_success
     [[ "${lines[0]}" == rank*host*device*"GFLOP/s 256"*4096*"up GB/s"*"warm-up s"*memory ]]
@@ -58,7 +60,7 @@ stored='stored profiles, measured 20[0-9-]{8}T[0-9:]{8}Z'
     [ "$(stat -c %a "$XDG_CACHE_HOME/mpimatmul")" = 700 ]
 }
 
-@test "--json has what the profile has; --quiet prints nothing and stores" {
+@test "--json prints the contents of the profile, and --quiet prints and stores nothing" {
     ranks 2 calibrate --device $slow --json
     expect_quiet_success
     printf '%s' "$output" > said.json
@@ -89,7 +91,7 @@ END
     [ -z "$output" ] && [ -s "$profile" ]
 }
 
-@test "mul does what plan says, whatever becomes of the result" {
+@test "mul uses the speeds that plan announces, also if its result is discarded" {
     calibrated
     "$MPIMATMUL" convert L.bin H.npy --dtype float16 --quiet
     for operands in "L.bin M.bin" "H.npy H.npy --transpose-b"; do
@@ -113,10 +115,10 @@ END
     done
 }
 
-@test "plans use what is stored for the same ranks, and only that" {
+@test "plans use speeds stored for the same ranks, and no others" {
     ranks 2 plan L.bin M.bin --device $slow --verbose
     expect_speeds "measured now"
-    [ ! -e "$XDG_CACHE_HOME" ]      # a plan, or a run, stores nothing
+    [ ! -e "$XDG_CACHE_HOME" ]  # plan and mul store nothing
     calibrated
     ranks 2 plan L.bin M.bin --device $slow --verbose
     expect_speeds "$stored"
@@ -136,7 +138,7 @@ END
     cmp before.json "$profile"
 }
 
-@test "a CPU that runs alone is not measured: it has nobody to share with" {
+@test "a CPU that runs alone is not measured, because it has no rank to share with" {
     program mul L.bin M.bin -o C.bin --device cpu --verbose
     expect_status 0
     expect_speeds "not measured"
@@ -146,7 +148,7 @@ END
     expect_speeds "measured now"
 }
 
-@test "one rank without a stored speed: all are measured, or none has one" {
+@test "if one rank has no stored speed, all ranks are measured, or with --weights none" {
     calibrated
     local plan=("$MPIMATMUL" plan L.bin M.bin --device "$slow" --verbose)
     run --separate-stderr "${launch[@]}" -n 1 "${plan[@]}" : -n 1 "${plan[@]}" --threads 3 < /dev/null
@@ -159,7 +161,7 @@ END
     [[ "$output" == *"device speeds not measured"* ]]
 }
 
-@test "a speed of another version, or of another driver, is not used" {
+@test "a speed of another program version or of another driver is not used" {
     calibrated
     cp "$profile" good.json
     for change in 's/"version": "[^"]*"/"version": "0.0.9"/' 's/"driver": "[^"]*"/"driver": "older"/'; do
@@ -173,7 +175,7 @@ END
     expect_speeds "$stored"
 }
 
-# Any processor can run these; which of them the library would take by itself does not matter.
+# Kernels that any x86-64 processor can run, whichever the library would choose itself.
 @test "a speed of other kernels, or of a file that names none, is not used, and --verbose says so" {
     [ "$(uname -m)" = x86_64 ] || skip "no x86-64: other kernels"
     run --separate-stderr env OPENBLAS_CORETYPE=Prescott "$MPIMATMUL" calibrate --device $slow < /dev/null
@@ -192,13 +194,14 @@ END
     run --separate-stderr env OPENBLAS_CORETYPE=Prescott OPENBLAS_L2_SIZE=512 "${plan[@]}" < /dev/null
     expect_speeds "measured now"
     grep -qx "mpimatmul: $unused measured with kernels Prescott, now Prescott OPENBLAS_L2_SIZE=512" <<< "$stderr"
-    sed -i '/"kernels":/d' "$profile" # as an earlier version wrote it
+    sed -i '/"kernels":/d' "$profile"  # the format of an earlier version
     run --separate-stderr env OPENBLAS_CORETYPE=Prescott "${plan[@]}" < /dev/null
     expect_speeds "measured now"
     grep -qx "mpimatmul: $unused measured with kernels not named, now Prescott" <<< "$stderr"
 }
 
-# set_speeds FLOPS...: of the devices in the profile, in order of their cores; all sizes alike.
+# set_speeds FLOPS...: sets the speeds of the devices in the profile, ordered by their cores. All
+# sizes get the same.
 set_speeds() {
     python "$profile" "$@" << 'END'
 import json, sys
@@ -229,7 +232,7 @@ END
     cmp C.bin D.bin
 }
 
-# set_device INDEX DEVICE: what the profile's device INDEX, in order of their cores, is called.
+# set_device INDEX DEVICE: renames device INDEX of the profile, counted in the order of their cores.
 set_device() {
     python "$profile" "$@" << 'END'
 import json, sys
@@ -240,7 +243,8 @@ json.dump(profile, open(path, "w"))
 END
 }
 
-# lines_claimed: lines of rank 1's that rank 0 computed, and in how many products.
+# lines_claimed: prints the number of rank 1's lines that rank 0 computed, and of the products with
+# such lines.
 lines_claimed() {
     python << 'END'
 import json
@@ -250,14 +254,15 @@ print(f"{first['claimed']:.0f} {first['claims']}")
 END
 }
 
-@test "between two slices of its sums a rank lets go of lines that others would do sooner" {
+@test "between two slices of its sums a rank gives up lines that other ranks would finish sooner" {
     [ "$(nproc)" -ge 2 ] || skip "one core only: the ranks cannot be told apart"
     "$MPIMATMUL" gen T.bin --dims 1100x2100 --kind integer --seed 3 --quiet
     "$MPIMATMUL" gen U.bin --dims 2100x700 --kind integer --seed 4 --quiet
     "$MPIMATMUL" gen V.bin --dims 1100x700 --kind integer --seed 5 --quiet
     local fast=faulty:repeat=1:cpu
-    # Stored speeds give the second most of the work; it is far slower than the first. Then its device is lost, or
-    # wrong, in its second and last slice; then the first one's in what it claims.
+    # Stored speeds give the second rank most of the work, although it is far slower. Then its
+    # device is lost or wrong in its second and last slice. Then the first rank's device fails in
+    # stolen lines.
     for row in "$fast $late" "$fast faulty:delay=150ms,fail=2:cpu" "$fast faulty:delay=150ms,fail=4:cpu" \
         "$fast faulty:delay=150ms,corrupt=2:cpu" "$fast faulty:delay=150ms,corrupt=4:cpu" \
         "faulty:fail=5:cpu $late" "faulty:corrupt=5:cpu $late"; do
@@ -278,7 +283,8 @@ END
         read -r lines claims <<< "$(lines_claimed)"
         [ "$lines" -gt 0 ] || { echo "$row: $lines lines, $claims"; return 1; }
     done
-    # What the owner's device had added to lines that it let go of was wrong: nobody else is blamed.
+    # The owner's device had added wrong terms to the lines that it gave up. No other device is
+    # blamed.
     for rule in corrupt=1 'garble=*'; do
         calibrated
         set_speeds 1e8 1e9
@@ -293,7 +299,7 @@ END
         [[ "$stderr" != *"rank 0: device"* ]] || { show; return 1; }
         [[ "$stderr" == *"rows "*" were wrong as rank 1 had begun them: computed again"* ]] || { show; return 1; }
     done
-    # A claimant's device that hangs when it has added terms to some of the lines.
+    # A thief's device hangs after it has added terms to some of the lines.
     "$MPIMATMUL" gen S.bin --dims 6x300x2100 --kind integer --seed 7 --quiet
     "$MPIMATMUL" gen R.bin --dims 6x2100x200 --kind integer --seed 8 --quiet
     "$MPIMATMUL" mul S.bin R.bin -o D.bin --device cpu --quiet
@@ -307,7 +313,8 @@ END
     expect_status 0
     [[ "$stderr" == *"it hangs"* ]] || { show; return 1; }
     cmp C.bin D.bin
-    # Who has one line lets go of it, and nobody waits for ever for what it has no more.
+    # An owner with a single line gives it up, and no rank waits for lines that the owner no longer
+    # has.
     "$MPIMATMUL" gen W.bin --dims 2x2100 --kind integer --seed 6 --quiet
     calibrated
     set_speeds 1e9 1e9
@@ -320,7 +327,7 @@ END
     cmp C.bin D.bin
 }
 
-@test "a speed that a run exceeds is no percentage, and one that is unstable says so" {
+@test "a measured speed above the stored one is not printed as a percentage, and an unstable one is marked" {
     calibrated
     "$MPIMATMUL" gen S.bin --dims 700x700 --kind integer --seed 3 --quiet
     set_speeds 1e6
@@ -335,7 +342,7 @@ END
     python <<< 'import json; assert json.load(open("report.json"))["ranks"][0]["speed_unstable"]'
 }
 
-@test "weights that are given are predicted with stored speeds, and without them measure nothing" {
+@test "given weights are predicted with stored speeds, and without those nothing is measured" {
     ranks 2 plan A.bin B.bin --device $slow --weights 1,2 --verbose
     expect_status 0
     expect_speeds "not measured"
@@ -349,7 +356,7 @@ END
     expect_speeds "$stored"
 }
 
-@test "a profile that cannot be used is ignored, with one warning that names it" {
+@test "an unusable profile is ignored with one warning that names it" {
     mkdir -p "$(dirname "$profile")"
     local head='{"schema": "mpimatmul-profile", "schema_version":'
     for row in "not json|is not valid JSON: line 1, column 3: '[' or '{' expected near 'not'" \
@@ -370,7 +377,7 @@ END
     [ "$stderr" = "mpimatmul: warning: stored profile ignored: cannot read '$profile': not a regular file" ]
 }
 
-@test "calibrate replaces a profile that cannot be used" {
+@test "calibrate replaces an unusable profile" {
     mkdir -p "$(dirname "$profile")"
     echo '[' > "$profile"
     program calibrate --device $slow
@@ -380,7 +387,7 @@ END
     expect_speeds "$stored"
 }
 
-@test "a folder that cannot be written to: exit 73, before anything is measured" {
+@test "an unwritable profile folder ends calibrate with 73 before any measurement" {
     echo text > file
     XDG_CACHE_HOME=$PWD/file ranks 2 calibrate --device faulty:delay=60s:cpu
     expect_failure 73 "cannot store the profile '$PWD/file/mpimatmul/$(uname -n).json': cannot create folder \
@@ -393,8 +400,8 @@ END
     [ -s "home/.cache/mpimatmul/$(uname -n).json" ]
 }
 
-@test "a device that fails is replaced, and the profile is the next one's" {
-    # The plain loops that follow a CPU would be measured for a minute.
+@test "a failing device is replaced, and the profile holds its replacement" {
+    # The plain loops that follow a failing CPU would take a minute to measure.
     "$MPIMATMUL" devices --json | grep -q '"id": "0:0"' || skip "opencl: no device 0:0"
     program calibrate --device faulty:fail=1:0:0 --threads 1
     expect_status 0
@@ -402,9 +409,9 @@ END
     [ "$(grep '"device": ' "$profile" | xargs)" = "device: cpu," ]
 }
 
-@test "an OpenCL device has transfers and a warm-up" {
+@test "an OpenCL device has transfers and a warm-up in its profile" {
     "$MPIMATMUL" devices --json | grep -q '"id": "0:0"' || skip "opencl: no device 0:0"
-    program calibrate --device faulty:clock=260ms:0:0 --json # one size is enough
+    program calibrate --device faulty:clock=260ms:0:0 --json  # only one size
     expect_status 0
     printf '%s' "$output" > said.json
     python << 'END'

@@ -1,20 +1,21 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# scripts/check-circles on small sources of its own, and on copies of ours that break a rule.
+# scripts/check-circles on small sources of its own, and on copies of src/ that break a rule.
 
 load helper
 
 setup_sources() {
     mkdir -p copy/scripts && cp "$REPO/scripts/check-circles" copy/scripts/
-    sed -i '/^EXCEPTIONS = {/,/^}/ { /^    /d }' copy/scripts/check-circles # none
+    sed -i '/^EXCEPTIONS = {/,/^}/ { /^    /d }' copy/scripts/check-circles  # no exceptions
 }
 
-# A copy of the sources, with the exceptions that they have.
+# Copies the sources of the project with their exceptions.
 copy_sources() {
     mkdir -p copy/scripts && cp -r "$REPO/src" copy/ && cp "$REPO/scripts/check-circles" copy/scripts/
 }
 
-# calls FILE.c OTHER...: a file in copy/src with a function of its own name that calls those of the others.
+# calls FILE.c OTHER...: writes a file in copy/src with a function of its own name that calls the
+# functions of the others.
 calls() {
     local file=$1 other
     shift
@@ -32,7 +33,7 @@ name_of() {
     echo "${name%.*}"
 }
 
-# expect_wrong LINE...: exactly these are printed.
+# expect_wrong LINE...: check-circles prints exactly these lines and fails.
 expect_wrong() {
     run copy/scripts/check-circles
     expect_status 1
@@ -45,7 +46,7 @@ expect_right() {
     [ -z "$output" ]
 }
 
-# ring FILE...: each calls the next one, the last one the first.
+# ring FILE...: writes files of which each calls the next one and the last calls the first.
 ring() {
     local first=$1
     while [ $# -gt 1 ]; do
@@ -55,17 +56,17 @@ ring() {
     calls "$1" "$first"
 }
 
-@test "the files of the sources lie above each other" {
+@test "the files of the sources form no cycle beyond the exceptions" {
     copy_sources
     expect_right
 }
 
-@test "four files may be one story, five may not" {
+@test "a cycle of four files passes, one of five fails" {
     setup_sources
     ring io/a.c io/b.c io/c.c io/d.c
     expect_right
     rm copy/src/io/*
-    calls io/top.c io/a.c # is above them
+    calls io/top.c io/a.c  # a file that only calls the cycle
     ring io/a.c io/b.c io/c.c io/d.c io/e.c
     calls io/e.c io/bottom.c
     calls io/bottom.c
@@ -76,39 +77,40 @@ ring() {
     [ "${#lines[@]}" -eq 6 ]
 }
 
-@test "between folders there is no circle, not even of two" {
+@test "a cycle between folders fails, even one of two" {
     setup_sources
     ring exec/memory/a.c exec/steps/b.c
     calls exec/steps/b.c exec/steps/c.c
     calls exec/steps/c.c
     expect_wrong "folders in a circle: src/exec/memory src/exec/steps"
     rm -r copy/src/exec/*
-    calls exec/memory/a.c exec/steps/b.c # through another file of the folder
+    calls exec/memory/a.c exec/steps/b.c  # a call through another file of the folder
     calls exec/steps/b.c
     calls exec/steps/c.c exec/memory/a.c
     expect_wrong "folders in a circle: src/exec/memory src/exec/steps"
 }
 
-@test "a table, a macro, a header that computes hide no call; a struct, a comment and a text of that name are none" {
+@test "a call in a table, a macro or a header is found, and a name in a struct, comment or string is no call" {
     setup_sources
     ring io/a.c io/b.c io/c.c io/d.c
     expect_right
     calls io/e.c io/a.c
     echo 'static enum mmul_status (*const rows[])(char *, struct mmul_error *) = {mmul_e};' > copy/src/io/d2.c
-    cat copy/src/io/d2.c >> copy/src/io/d.c && rm copy/src/io/d2.c # in a table
+    cat copy/src/io/d2.c >> copy/src/io/d.c && rm copy/src/io/d2.c  # a call in a table
     expect_wrong "5 files in a circle, at most 4: src/io/a src/io/b src/io/c src/io/d src/io/e"
 
     sed -i '/rows\[\]/d' copy/src/io/d.c
     expect_right
     printf '#define CHECKED(x) \\\n    mmul_e((x), NULL)\n' > copy/src/io/e.h
     expect_right
-    echo 'int mmul_count(void) { return CHECKED(""); }' >> copy/src/io/d.c # through a macro of another header
+    # a call through a macro of another header
+    echo 'int mmul_count(void) { return CHECKED(""); }' >> copy/src/io/d.c
     expect_wrong "5 files in a circle, at most 4: src/io/a src/io/b src/io/c src/io/d src/io/e"
 
     sed -i '/CHECKED/d' copy/src/io/d.c
     printf '%s\n' 'static inline int mmul_f(int x) {' '    return mmul_d(x);' '}' > copy/src/io/f.h
     expect_right
-    sed -i 's|^}$|    mmul_f(1);\n}|' copy/src/io/a.c # a header's function that calls
+    sed -i 's|^}$|    mmul_f(1);\n}|' copy/src/io/a.c  # a header's function that calls
     expect_wrong "5 files in a circle, at most 4: src/io/a src/io/b src/io/c src/io/d src/io/f"
 
     sed -i '/mmul_f(1)/d' copy/src/io/a.c
@@ -117,7 +119,7 @@ ring() {
     expect_right
 }
 
-@test "a layer's exception is as large as its largest circle, and one that is not needed any more is wrong" {
+@test "a layer's exception equals its largest cycle, and an unneeded exception fails" {
     setup_sources
     ring io/a.c io/b.c io/c.c io/d.c io/e.c
     sed -i 's|^EXCEPTIONS = {|&\n    "io": 5,|' copy/scripts/check-circles
@@ -129,7 +131,7 @@ ring() {
     expect_wrong "src/io: is an exception in scripts/check-circles that is not needed any more"
 }
 
-@test "a call upwards in our own sources is seen" {
+@test "an upward call in the project's own sources is found" {
     copy_sources
     echo 'static void *upwards(void) { return (void *)mmul_matrix_open; }' >> copy/src/io/bin_header.c
     run copy/scripts/check-circles
@@ -143,7 +145,7 @@ ring() {
     [[ ${lines[-1]} =~ ^folders\ in\ a\ circle:\ src/base\ .*src/device ]]
 }
 
-@test "what cannot be read is said" {
+@test "an unreadable source is reported" {
     setup_sources
     calls io/a.c
     echo 'int f(void) { {' >> copy/src/io/a.c

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
-# compare: two runs side by side; numbers are those of the files.
+# compare: two runs side by side. Its numbers are those of the compared files.
 load helper
 
 setup() {
@@ -17,7 +17,7 @@ multiply() {
     "${launch[@]}" -n "$count" "$MPIMATMUL" mul "$@" -o D.npy --device cpu -q < /dev/null
 }
 
-@test "first what differs in the setting, then numbers of both, and the second over the first" {
+@test "compare prints the differences in settings first, then the numbers of both runs and their ratio" {
     multiply 2 A.bin B.bin --report a.json --trace t.json
     multiply 3 A.bin C.bin --report b.json --trace t.json --dtype float16
     program compare a.json b.json
@@ -42,7 +42,7 @@ except ImportError:
 def same(rows, a, b):
     for row in rows:
         x, y = (one.get(row["what"], one.get("check", {}).get(row["what"])) for one in (a, b))
-        if row["what"] in may_be_none: # nobody has measured it
+        if row["what"] in may_be_none:  # not measured in either run
             x, y = x or None, y or None
         assert row["a"] == x and row["b"] == y, (row, x, y)
         assert row["ratio"] == (y / x if x and y is not None else None), row
@@ -62,7 +62,7 @@ assert abs(row["a"] - longest[0]) < 1e-12 and abs(row["b"] - longest[1]) < 1e-12
 PYTHON
 }
 
-@test "a run beside itself has the same setting and ratios of 1" {
+@test "a run compared with itself has equal settings and ratios of 1" {
     multiply 2 A.bin B.bin --report a.json
     program compare a.json a.json
     expect_quiet_success
@@ -71,7 +71,7 @@ PYTHON
     grep -q -E '^bytes written +11.2 KiB +11.2 KiB +1.00$' <<< "$output" || { show; return 1; }
 }
 
-@test "what nobody has predicted or measured does not stand there as 0" {
+@test "a value that was neither predicted nor measured is left out, not printed as 0" {
     multiply 1 A.bin B.bin --report a.json
     py -c 'import json; one = json.load(open("a.json")); assert one["predicted_seconds"] == one["efficiency"] == 0'
     program compare a.json a.json
@@ -84,7 +84,7 @@ one = json.load(open("a.json")); one["predicted_seconds"] = 0.5; json.dump(one, 
     grep -q -E '^predicted +- +0.500 s +-$' <<< "$output" || { show; return 1; }
 }
 
-@test "two runs as a page" {
+@test "compare writes two runs as a page" {
     multiply 2 A.bin B.bin --report a.json --trace t.json
     multiply 3 A.bin C.bin --report b.json --trace t.json
     program compare a.json b.json --html p.html --json
@@ -110,7 +110,7 @@ one = json.load(open("a.json")); one["predicted_seconds"] = 0.5; json.dump(one, 
     done
 }
 
-@test "joules stand beside each other where both were measured" {
+@test "joules stand beside each other when both runs measured them" {
     multiply 2 A.bin B.bin --report a.json
     py -c 'import json
 r = json.load(open("a.json"))
@@ -125,7 +125,7 @@ json.dump(r, open("b.json", "w"))'
     grep -q -E '^ +1  joules +2.5 +5 +2.00$' <<< "$output"
 }
 
-@test "of many operations those that differ most, all with --verbose" {
+@test "of many operations compare prints those that differ most, and all with --verbose" {
     script 'x = generate((20, 20), kind="integer", seed=1)
 for i in range(20):
     x = relu(x @ x.T) % 3
@@ -148,7 +148,7 @@ save("y.npy", x)'
     run ! grep '^step ' <<< "$output"
 }
 
-@test "what run --json prints is compared, too: numbers, and whether the same was printed" {
+@test "compare takes the output of run --json: its numbers, and equality of the printed lines" {
     script $'x = generate((5, 4), kind="integer", seed=seed)\nprint("sum", sum(x))'
     sed -i '1i seed = 1' e.py
     "$MPIMATMUL" run e.py --device cpu --json < /dev/null > a.json
@@ -162,7 +162,7 @@ save("y.npy", x)'
     expect_line "what they printed is different"
 }
 
-@test "two of one kind, undamaged ones, are compared" {
+@test "two files of different kinds, or a damaged one, are refused" {
     multiply 2 A.bin B.bin --report a.json --trace t.json
     script $'x = generate((5, 4), kind="integer", seed=1)\nprint("sum", sum(x))'
     "$MPIMATMUL" run e.py --device cpu --json < /dev/null > run.json
@@ -181,7 +181,7 @@ save("y.npy", x)'
     [[ "$stderr" == "mpimatmul: 'cut.json' is not valid JSON: line "* ]]
     program compare a.json
     expect_failure 64 "compare: expected 2 operands, found 1" "mpimatmul compare a.json B [options]"
-    # A report with nothing in it, and words that would speak to a terminal.
+    # A report without content, and names with control characters for a terminal.
     echo '{"schema": "mpimatmul-report", "schema_version": 5}' > b.json
     program compare b.json b.json
     expect_quiet_success

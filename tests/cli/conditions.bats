@@ -1,11 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
-# `if` on numbers that a turn computes, break and continue: as CPython has them, and alike on all ranks.
+# `if` on numbers computed in a turn, break and continue: the results are CPython's and the same on
+# all ranks.
 
 load helper
 
-# as_reference OPTION...: ./e.py prints and saves what it does under the reference, on ranks 1 to 3; exactly.
+# as_reference OPTION...: ./e.py prints and saves exactly the results of the reference, on 1 to 3
+# ranks.
 as_reference() {
     mkdir -p expected
     (cd expected && py "$REPO/tests/reference.py" ../e.py > printed)
@@ -22,7 +24,7 @@ assert all((np.load(f) == np.load("expected/" + f)).all() for f in files)'
     done
 }
 
-@test "break, continue and branches, anywhere in a turn, in nested loops of any kind, are CPython's" {
+@test "break, continue and branches anywhere in a turn, in nested loops of any kind, act as in CPython" {
     need_numpy
     script 'x = generate((40, 12), kind="integer", seed=1)
 total = zeros((40, 12))
@@ -66,7 +68,7 @@ for i in loop(3):
     total = total + j
 print(count, name, sum(total), sum(y))
 save("after.npy", total + pair[2][0])'
-    # What a turn alone names is unknown behind its loop.
+    # A name that only a turn assigns is unknown behind the loop.
     sed -i 's/^for i in loop(3):$/j = 0\n&/' e.py
     as_reference
     as_reference --reproducible
@@ -106,7 +108,7 @@ save("stop.npy", zeros((1, 1)) + stop)'
     grep -q '"turn":24,.*"name":"loss"' m.jsonl
 }
 
-@test "types of all branches are those that a text without loops gives" {
+@test "types of all branches are those of the same text without loops" {
     need_numpy
     mkdir expected data && ln -s ../data expected/data
     py -c '
@@ -143,7 +145,7 @@ assert kinds == dict(one="f4", two="f8", three="f8", four="f8", all="f8"), kinds
 assert (np.load("four.npy").astype("f4") != np.load("four.npy")).any()'
 }
 
-@test "a run that stopped early and is started again goes on, unless its last checkpoint says that all turns are over" {
+@test "a run that stopped early continues after a restart, unless its last checkpoint marks all turns as done" {
     local head='x, turns = ones((4, 4)), 50
 state, first = restore("c.safetensors", (x, zeros((1, 1))))
 print("from", first)
@@ -172,10 +174,10 @@ print(max(state[0]))"
     done
 }
 
-@test "conditions that cannot be are refused with their place, and a failure names its turn" {
+@test "invalid conditions are refused with their place, and a failure names its turn" {
     local where='where(c, x, y) chooses element by element' other='where(c, x, y) chooses without an if'
     local place="'if' on a number that is computed stands in a turn of loop(...), outside of functions"
-    # fails TEXT LINE [HINT [checked]]: with 65, and with --check, too
+    # fails TEXT LINE [HINT [checked]]: the run ends with 65, and with `checked` so does --check.
     fails() {
         script "x, w = ones((2, 3)), ones((3, 1))
 $1"
@@ -202,7 +204,7 @@ $1"
     fails $'for i in loop(3):\n    y = sum(x @ w)\n    if y < 0: break\n    g = grad(y, w)' \
         "e.py:5:9: 'a value' does not depend on 'a value': it has no gradient" \
         "a gradient stands in the turn of its y, before any 'if' on a number that is computed"
-    # In the turn, before its `if` and behind it.
+    # The failure lies in the turn, before its `if` and behind it.
     for last in $'if sum(x) > 20:\n        assert_close(x, 0, 0)' \
         $'assert_close(x, 0, 3)\n    if sum(x) > 20: break'; do
         script "x = ones((2, 3))

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 #
-# devices --test: right and wrong devices, of one rank and of several, and what later runs make of it.
+# devices --test: right and wrong devices on one rank and several, and the effect of the results on
+# later runs.
 
 load helper
 
@@ -10,28 +11,28 @@ need_opencl() {
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
 }
 
-# Profiles, and whatever else is remembered, are this test's own.
+# Profiles and other remembered results belong to this test alone.
 fresh_cache() {
     export XDG_CACHE_HOME=$PWD/cache
     rm -rf "$XDG_CACHE_HOME"
 }
 
-# By their own clock slow enough that few sizes are timed.
+# Devices so slow by their own simulated clock that few sizes are timed.
 slow=faulty:clock=300ms:cpu
 slow_card=faulty:clock=300ms:0:0
 
-# tests EXPRESSION: of the JSON in $output, as d, the list of devices.
+# tests EXPRESSION: holds for the JSON in $output, as d, the list of devices.
 tests() {
     py -c 'import json, sys; d = json.load(sys.stdin)["devices"]; print(eval(sys.argv[1]))' "$1" <<< "$output"
 }
 
-# remembered EXPRESSION: of this host's profile, as t, the list of tests.
+# remembered EXPRESSION: holds for this host's profile, as t, the list of tests.
 remembered() {
     py -c 'import json, sys; t = json.load(open(sys.argv[1]))["tests"]; print(eval(sys.argv[2]))' \
         "$XDG_CACHE_HOME/mpimatmul/$(hostname).json" "$1"
 }
 
-# But for the line that names a file: how long that is, is the user's business.
+# Drops the line that names a file: its length depends on the user's folder.
 expect_narrow() {
     [ "$(grep -v '^remembered on' <<< "$output" | wc -L)" -le 120 ] || {
         echo "wider than 120 columns"
@@ -40,7 +41,7 @@ expect_narrow() {
     }
 }
 
-@test "a right device passes: rates of growing sizes, in JSON and in a table of 120 columns" {
+@test "a right device passes, with rates of growing sizes, in JSON and in a table of 120 columns" {
     fresh_cache
     program devices --test --device cpu --threads 1 --json
     expect_quiet_success
@@ -60,13 +61,14 @@ expect_narrow() {
     [ "$(remembered '[(e["device"], e["passed"]) for e in t]')" = "[('cpu', True), ('$slow_card', True)]" ]
 }
 
-@test "kernels that are forced are compared with others, and what is lost is said" {
+@test "forced kernels are compared with others, and their loss of speed is reported" {
     local widest
     widest=$(widest_kernels)
     [ "$widest" = SkylakeX ] || [ "$widest" = Haswell ] || skip "the processor has no AVX2"
     [ "$MODE" = release ] || [ "$MODE" = debug ] || skip "sanitizers do not know a library that is loaded twice"
     fresh_cache
-    # A third of the speed at most: that shows beside other work, too.
+    # The forced kernels have at most a third of the speed, a difference that other load does not
+    # hide.
     run --separate-stderr env OPENBLAS_CORETYPE=Nehalem "$MPIMATMUL" devices --test --device cpu --threads 1 \
         < /dev/null
     expect_quiet_success
@@ -77,7 +79,7 @@ expect_narrow() {
     grep -qxE "  fix: (unset OPENBLAS_CORETYPE|export OPENBLAS_CORETYPE=$widest)" <<< "$output" || { show; return 1; }
 }
 
-@test "a wrong device ends with 79, its row and what is wrong; the ranks beside it are tested all the same" {
+@test "a wrong device ends with 79, its row and its fault, and the ranks beside it are tested all the same" {
     fresh_cache
     run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" devices --test --device $slow \
         : -n 1 "$MPIMATMUL" devices --test --device faulty:corrupt=8:cpu < /dev/null
@@ -92,13 +94,13 @@ expect_narrow() {
     expect_status 79
     [ "$(tests '[(t["passed"], t["gemm"], t["failure"]) for t in d]')" = \
         "[(False, [], \"device 'faulty:fail=3:cpu' was lost at multiplication 3 by rule\")]" ]
-    # It hangs in its fourth product: no more is waited for than a call may take.
+    # The device hangs in its fourth product. The test waits no longer than the limit of one call.
     program devices --test --device faulty:hang=4:cpu --device-timeout 0.2 --quiet
     expect_failure 79 "1 of 1 device failed"
     [ "$(remembered '[e["failure"][-24:] for e in t if "hang" in e["device"]]')" = "['hangs: a call took 0.2 s']" ]
 }
 
-@test "products in float64 are tested on a device that has doubles, and one without says so" {
+@test "float64 products are tested on a device with doubles, and a device without them says so" {
     fresh_cache
     # The 57th product is the first in float64.
     program devices --test --device faulty:corrupt=65:cpu
@@ -116,7 +118,7 @@ expect_narrow() {
     [ "$(tests '[(t["passed"], t["float64"]) for t in d]')" = "[(True, False)]" ]
 }
 
-@test "where nothing can be remembered, nothing is tested" {
+@test "where no result can be stored, no device is tested" {
     export XDG_CACHE_HOME=/proc/none
     program devices --test --device cpu
     expect_status 73
@@ -124,12 +126,14 @@ expect_narrow() {
     [ -z "$output" ]
 }
 
-# A card that is really PoCL, and what the variables make of it. Its driver has a name of its own for each choice of
-# them: PoCL by its own name is not asked where only a card could be wanted, and a driver's answer is kept.
+# A card that is really PoCL, configured by environment variables. Its driver has a name of its own
+# for each configuration: the library does not query PoCL where only a card is wanted, and caches a
+# driver's answer.
 card() {
     local driver=$BATS_TEST_TMPDIR/card_${*//[^a-zA-Z]/_}.so preloads=$BUILD/tests/card.so:$BUILD/tests/early_tiles.so
     cp "$BUILD/tests/card_icd.so" "$driver"
-    # Its kernels are compiled for that: a third of the time where nothing is optimised.
+    # The environment variable lowers optimisation: unoptimised kernels compile in a third of the
+    # time.
     run --separate-stderr env OCL_ICD_VENDORS="$driver" LD_PRELOAD="$preloads" \
         POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable "$@" \
         "$MPIMATMUL" "${command[@]}" < /dev/null
@@ -139,12 +143,13 @@ used_device() {
     py -c 'import json; print(json.load(open("r.json"))["ranks"][0]["device"])'
 }
 
-@test "auto leaves a device that failed alone, with the reason, until it passes or its driver changes" {
+@test "auto skips a device that failed, with the reason, until it passes or its driver changes" {
     need_opencl
     fresh_cache
     "$MPIMATMUL" gen A.bin --dims 41x31 --kind integer --seed 1 2> /dev/null
     "$MPIMATMUL" gen B.bin --dims 31x37 --kind integer --seed 2 2> /dev/null
-    # --verbose: else nobody asks a machine for cards whose only driver is PoCL.
+    # --verbose, because otherwise the library does not ask a machine for cards when PoCL is its
+    # only driver.
     local mul=(mul A.bin B.bin -o C.bin --report r.json --progress none --weights equal --verbose)
     command=("${mul[@]}")
     card
@@ -168,7 +173,7 @@ used_device() {
     card MMUL_CARD_DRIVER=another
     expect_quiet_success
     [[ "$output" != *"failed its test"* ]]
-    # Nobody names it: it is tested because it failed.
+    # No option names the device. It is tested because it failed before.
     command=(devices --test --json)
     card
     expect_status 0
@@ -180,7 +185,7 @@ used_device() {
     [ "$(used_device)" = 0:0 ]
 }
 
-@test "a device whose driver ends the process in its test is known by that" {
+@test "a device whose driver ends the process in its test is remembered as failed" {
     need_opencl
     fresh_cache
     command=(devices --test --device 0:0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# diff and verify: what they find in files that numpy made, and codes 0 and 79.
+# diff and verify: their findings in files that numpy made, and codes 0 and 79.
 # shellcheck disable=SC2154,SC2016 # bats sets status, output and stderr; bash -c expands what stands in ''
 load helper
 
@@ -17,7 +17,7 @@ write_bin("Y.bin", y)
 END
 }
 
-@test "equal matrices: code 0, also across formats" {
+@test "equal matrices give code 0, also across formats" {
     "$MPIMATMUL" gen A.bin --dims 2x3x5 --seed 1
     "$MPIMATMUL" convert A.bin A.npy
     program diff A.bin A.npy
@@ -31,7 +31,7 @@ END
     [ -z "$output" ]
 }
 
-@test "differences: how many, how large, where, code 79" {
+@test "differing matrices give code 79, with the number, size and place of the differences" {
     need_numpy
     make_pair
     program diff X.bin Y.bin
@@ -56,7 +56,7 @@ END
     program diff X.npy Y.npy --relative 0.01
     expect_status 79
     [ "$stderr" = "mpimatmul: 'X.npy' and 'Y.npy' differ: 2 of 6 elements by more than 0 + 0.01 |x|" ]
-    expect_line "outside          2"                   # 0 and 0.5, and two in a hundred of 1e39
+    expect_line "outside          2"  # 0 and 0.5, and two in a hundred of 1e39
     expect_line "tolerance        0 + 0.01 |x|"
     expect_line "max relative     0.02"
     expect_line "first outside    [0, 0, 0, 2]"
@@ -78,7 +78,7 @@ END
     expect_failure 64 "--relative: '-1' is not from 0 to 1.79769e+308"
 }
 
-@test "a tolerance lets differences pass up to itself" {
+@test "a tolerance accepts differences up to and including itself" {
     need_numpy
     make_pair
     program diff X.bin Y.bin --tolerance 0.5
@@ -93,7 +93,7 @@ END
     expect_failure 64 "--tolerance: 'nan' is not a number"
 }
 
-@test "NaN equals NaN, infinities their like, and nothing else" {
+@test "NaN equals NaN, an infinity equals one of the same sign, and nothing else" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -109,14 +109,14 @@ END
     expect_line "first outside    [0, 0, 0, 2]"
 }
 
-@test "different shapes: code 79 and both of them" {
+@test "different shapes give code 79 and both shapes" {
     "$MPIMATMUL" gen A.bin --dims 3x5 --seed 1
     "$MPIMATMUL" gen B.bin --dims 2x5x3 --seed 1
     program diff A.bin B.bin
     expect_failure 79 "'A.bin' (3 x 5) and 'B.bin' (2 x 5 x 3) differ in shape"
 }
 
-@test "diff --json" {
+@test "diff --json prints the same findings" {
     need_numpy
     make_pair
     "$MPIMATMUL" gen Z.bin --dims 3x5 --seed 1
@@ -135,7 +135,7 @@ assert d["same"] is False and d["y_dims"] == [1, 1, 3, 5] and "outside" not in d
 END
 }
 
-# C = A B in whole numbers, and wrong ones: E one element off, S two columns swapped.
+# C = A B in whole numbers, and wrong results: E with one wrong element, S with two swapped columns.
 make_product() {
     python << 'END'
 import numpy as np
@@ -211,7 +211,7 @@ END
         "$MPIMATMUL" mul A.bin B.bin -o C.bin --dtype $dtype --device cpu > /dev/null
         program verify A.bin B.bin C.bin
         expect_quiet_success
-        # The element (5, 6) of the second matrix: exponent bits up.
+        # Corrupts element (5, 6) of the second matrix by setting exponent bits.
         printf '\x47' | dd of=C.bin bs=1 seek=$((20 + 2 * (60 * 70 + 5 * 70 + 6) + 1)) conv=notrunc status=none
         program verify A.bin B.bin C.bin
         expect_status 79

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 #
-# doctor on this machine alone, what it refuses, and its other end, --probe. Several hosts: tests/lab/doctor.bats.
+# doctor on this machine alone, its refused arguments, and its remote side, --probe.
+# tests/lab/doctor.bats runs it on several hosts.
 
 load helper
 
@@ -16,7 +17,7 @@ setup() {
     unset OMPI_MCA_plm_rsh_agent
 }
 
-@test "this machine alone: READY, and a table of it" {
+@test "this machine alone gives READY and a table" {
     program doctor
     expect_quiet_success
     [ "${lines[-1]}" = READY ]
@@ -26,7 +27,7 @@ setup() {
     [ -z "$output" ]
 }
 
-@test "as JSON: what the machine says of itself" {
+@test "doctor --json prints the machine's own description" {
     program doctor --json
     expect_quiet_success
     printf '%s' "$output" > said.json
@@ -43,9 +44,9 @@ assert facts["machine"] == os.uname().machine and os.access(facts["orted"], os.X
 END
 }
 
-# The measured speeds are not what is tested here: only who is blamed, and what is advised. Kernels for old processors
-# lose half of any that has more.
-@test "kernels that are forced, or too old for the processor, are found, with what mends them" {
+# Measured speeds are not tested here: only the blamed cause and the advice. Kernels for old
+# processors lose half the speed on any newer processor.
+@test "forced kernels, or kernels too old for the processor, are found, with the remedy" {
     local widest setting loses none own
     widest=$(widest_kernels)
     [ "$widest" = SkylakeX ] || [ "$widest" = Haswell ] || skip "the processor has no AVX2"
@@ -61,7 +62,7 @@ END
         grep -qxE "   fix: (unset OPENBLAS_CORETYPE|export OPENBLAS_CORETYPE=$widest)" \
         <<< "$output" || { show; return 1; }
     done
-    # What is there to be mended in a clean environment is the library's own choice, if anything.
+    # In a clean environment the only possible finding is the library's own choice of kernels.
     none=$(env -u OPENBLAS_CORETYPE "$MPIMATMUL" devices --device cpu)
     run --separate-stderr env -u OPENBLAS_CORETYPE "$MPIMATMUL" doctor < /dev/null
     if [[ "$none" == *"not of this processor's"* ]]; then
@@ -76,7 +77,7 @@ END
     fi
 }
 
-@test "kernels that could not be measured: a note, and no plain READY" {
+@test "kernels that could not be measured give a note and no plain READY" {
     local widest note
     widest=$(widest_kernels)
     [ "$widest" = SkylakeX ] || [ "$widest" = Haswell ] || skip "the processor has no AVX2"
@@ -96,7 +97,7 @@ assert json.loads(sys.argv[1])["notes"] == [{"machine": sys.argv[2], "what": sys
 END
 }
 
-@test "mpirun would refuse root: said before it does" {
+@test "doctor says beforehand that mpirun refuses to run as root" {
     [ "$(id -u)" -eq 0 ] || skip "needs root"
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='' program doctor
     expect_status 78
@@ -127,21 +128,21 @@ END
     expect_line "   fix: export HWLOC_COMPONENTS=-opencl,-gl   # or mend the driver"
 }
 
-@test "a machine without OpenCL uses its CPU, and is ready" {
+@test "a machine without OpenCL uses its CPU and is ready" {
     mkdir drivers
     OCL_ICD_VENDORS=$PWD/drivers program doctor
     expect_quiet_success
     grep -q -E "^$(hostname) +- +- +- +no OpenCL device: CPU only$" <<< "$output"
 }
 
-@test "localhost and this machine's own name need no ssh, and are one machine" {
+@test "localhost and this machine's own name need no ssh and count as one machine" {
     printf 'localhost\n%s\n' "$(hostname)" > hosts
     OMPI_MCA_plm_rsh_agent=none program doctor --hostfile hosts --json
     [[ "$output" == *'"slots": 2'* && "$output" == *'"connections": []'* ]]
     [ "$(grep -c '"machine": "'"$(hostname)"'"' <<< "$output")" -ge 1 ]
 }
 
-@test "without ssh other machines cannot be reached, which is said" {
+@test "without ssh, doctor reports that other machines cannot be reached" {
     echo 'node1.invalid slots=1' > hosts
     export OMPI_MCA_oob_tcp_keepalive_time=5
     OMPI_MCA_plm_rsh_agent="no-such-agent : none-either" program doctor --hostfile hosts
@@ -149,7 +150,8 @@ END
     expect_line "1. node1: cannot be reached: none of 'no-such-agent : none-either' is installed here"
 }
 
-# expect_mended FINDING FIX: mpirun refuses the file, doctor names the line, and its command mends it.
+# expect_mended FINDING FIX: mpirun refuses the file, doctor names the line, and its command repairs
+# it.
 expect_mended() {
     ! mpirun -q --hostfile hosts true < /dev/null || return 1
     program doctor --hostfile hosts
@@ -160,7 +162,7 @@ expect_mended() {
     mpirun -q --hostfile hosts true < /dev/null
 }
 
-@test "a hostfile that mpirun refuses: mpirun's words, the line, and a command that mends it" {
+@test "for a hostfile that mpirun refuses, doctor prints mpirun's words, the line and a command that repairs it" {
     local parse="mpirun says \"Open RTE detected a parse error in the hostfile: hosts It occured on line number"
     printf 'localhost slots=1\r\n# end\r\n' > hosts
     expect_mended "line 1: ends with a carriage return, as on Windows: $parse 1 on token 1.\"" \
@@ -178,7 +180,7 @@ hostfile: hosts The max_slots parameter is less than the slots parameter: slots=
         "sed -i '1s/max_slots *= *[0-9]*//' 'hosts'"
 }
 
-@test "a user without a home: mpirun crashes, and why" {
+@test "for a user without a home, doctor says that mpirun crashes, and why" {
     [ "$(id -u)" -eq 0 ] || skip "needs root"
     local nobody=(setpriv --reuid 54321 --regid 54321 --clear-groups)
     "${nobody[@]}" test -x "$MPIMATMUL" || skip "the program is in a folder of one user"
@@ -193,7 +195,7 @@ hostfile: hosts The max_slots parameter is less than the slots parameter: slots=
     expect_line "   fix: export HOME=/tmp   # the user has no other home"
 }
 
-@test "an agent that is no program: mpirun starts nothing, not even here" {
+@test "an agent that is no program stops mpirun from starting anything, also on this machine" {
     OMPI_MCA_plm_rsh_agent=none program doctor
     expect_status 78
     expect_line "1. $(hostname): mpirun starts no job: The value of the MCA parameter \"plm_rsh_agent\" was set to a \
@@ -201,7 +203,7 @@ path that could not be found: plm_rsh_agent: none"
     expect_line "   fix: unset OMPI_MCA_plm_rsh_agent   # it names no program"
 }
 
-@test "hostfiles that are none" {
+@test "invalid hostfiles are refused" {
     program doctor --hostfile none
     expect_failure 66 "cannot open 'none': No such file or directory"
     mkfifo fifo
@@ -222,11 +224,11 @@ path that could not be found: plm_rsh_agent: none"
     expect_failure 64 "--timeout: '0' is not from 1 to 600"
 }
 
-@test "the other end says hello, answers questions and ends with its input" {
+@test "--probe says hello, answers questions and ends with its input" {
     run --separate-stderr "$MPIMATMUL" doctor --probe < /dev/null
     expect_quiet_success
     [ "$output" = 'mpimatmul-doctor: {   "hello": "0.1.0" } ' ]
-    # A listener that nobody comes to waits no longer when the input goes on.
+    # A listener without a connection stops waiting when further input arrives.
     run --separate-stderr timeout 20 "$MPIMATMUL" doctor --probe \
         < <(echo "listen 0123456789abcdef 25"; sleep 0.3; echo)
     expect_quiet_success
@@ -237,7 +239,7 @@ path that could not be found: plm_rsh_agent: none"
     [ "$stderr" = "mpimatmul: doctor --probe: unknown question 'remove everything'" ]
 }
 
-@test "under mpirun it answers once, about the first process's machine" {
+@test "under mpirun --probe answers once, about the first process's machine" {
     ranks 2 doctor
     expect_status 0
     [ "$(grep -c -x READY <<< "$output")" -eq 1 ]

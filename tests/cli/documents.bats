@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status and output are set by bats
-# The commands of README.md and of the manual pages, as a user of what is installed types them; those on several
-# machines are in lab/documents.bats.
+# Runs the commands of README.md and of the manual pages as a user of the installed program types
+# them. lab/documents.bats runs those for several machines.
 load helper
 
 setup_file() {
@@ -57,7 +57,7 @@ document() {
     document src/api/libmpimatmul.3.md
 }
 
-@test "installed examples print what stands beside them" {
+@test "installed examples print the output that their comments quote" {
     cp -r "$INSTALLED"/usr/local/share/doc/mpimatmul/examples/* .
     said=0
     for text in *.txt; do
@@ -69,7 +69,7 @@ document() {
     [ $said -ge 6 ]
 }
 
-@test "the pictures are those of what was measured" {
+@test "the pictures match the measured data" {
     cp -r "$REPO/bench" .
     rm bench/pictures/*.svg
     "$PYTHON" bench/pictures/draw
@@ -78,7 +78,7 @@ document() {
     done
 }
 
-@test "commands that no test of a document runs are in one" {
+@test "commands that no test of a document runs are listed in one place" {
     "$PYTHON" "$REPO/tests/documents.py" check "$REPO"/README.md "$REPO"/src/*/*mpimatmul*.[357].md
 }
 

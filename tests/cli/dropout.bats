@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output, lines and launch are set by bats and the helper
-# dropout: which elements are 0 is the reference's word, wherever they are computed.
+# dropout: the reference decides the dropped elements, independent of the rank and device that
+# compute them.
 
 load helper
 
@@ -9,7 +10,7 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
 }
 
-# Integers and p = 0.75 or 0.5 make every number exact.
+# Integers with p = 0.75 or 0.5 make every number exact.
 masks() {
     script 'x, y = generate((37, 21), kind="integer", seed=1), generate((2, 3, 5, 7), kind="integer", seed=2)
 save("half.npy", dropout(x, 0.5, 3, 7))
@@ -25,7 +26,7 @@ for step in loop(5):
     save(f"w{step}.npy", w)'
 }
 
-# same OPTION...: what is saved is the reference's, element by element.
+# same OPTION...: saved values equal the reference's, element by element.
 same() {
     rm -f ./*.npy
     run "${ranks[@]}" "$MPIMATMUL" run e.py --quiet "$@" < /dev/null
@@ -61,7 +62,7 @@ half, quarter = np.load("half.npy"), np.load("quarter.npy")
 assert 0.4 < (half == 0).mean() < 0.7 and 0.65 < (quarter == 0).mean() < 0.95'
 }
 
-@test "dropout says what it cannot take" {
+@test "dropout refuses invalid arguments" {
     refuses $'x = generate((3, 4))\nsave("y.npy", dropout(x, 1, 1, 0))' \
         'e.py:2:15: dropout of 1: expected at least 0, and less than 1'
     refuses $'x = generate((3, 4))\nsave("y.npy", dropout(x, 0.5, -1, 0))' \

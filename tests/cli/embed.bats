@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Another program uses the installed library: compiled with what pkg-config says and nothing else.
+# Another program uses the installed library, compiled with the flags of pkg-config alone.
 
 load ../environment.sh
 
@@ -8,7 +8,7 @@ setup_file() {
     make_built install PREFIX=/opt/mm DESTDIR="$BATS_FILE_TMPDIR/root"
 }
 
-# compile NAME: tests/embed/NAME.c
+# compile NAME: compiles tests/embed/NAME.c.
 compile() {
     export PKG_CONFIG_PATH="$BATS_FILE_TMPDIR/root/opt/mm/lib/pkgconfig"
     local root="$BATS_FILE_TMPDIR/root/opt/mm"
@@ -20,7 +20,7 @@ compile() {
         $(pkg-config --cflags --libs ompi-c) -Wl,-rpath,"$root/lib"
 }
 
-# numpy's answer to the same small integers.
+# Prints numpy's answer for the same small integers.
 expected() {
     "$PYTHON" -c '
 import numpy as np
@@ -59,7 +59,7 @@ print("H: rows 0 to 150 stay here; Y begins with %g and ends with %g" % (y[0, 0]
     [ "$(wc -l < "$REPO/tests/embed/chain.c")" -le 60 ]
 }
 
-@test "a grid and a sum of summands are the same product" {
+@test "a product on a grid and one of summands give the same result" {
     compile grid
     for ranks in 1 4; do
         run mpirun -q --oversubscribe -n "$ranks" "$BATS_FILE_TMPDIR/grid"
@@ -68,12 +68,12 @@ print("H: rows 0 to 150 stay here; Y begins with %g and ends with %g" % (y[0, 0]
     done
 }
 
-@test "another language gives a struct of options without the fields that came later" {
+@test "another language may pass a struct of options without the later fields" {
     need_numpy
     need_plain "python is not linked against the sanitizer"
     run "$PYTHON" - "$BATS_FILE_TMPDIR/root/opt/mm/lib/libmpimatmul.so" "$BATS_TEST_TMPDIR" <<'END'
 import ctypes as c, sys, numpy as np
-class Options(c.Structure):  # as if bin_version was not there yet
+class Options(c.Structure):  # a size that ends before bin_version
     _fields_ = [("struct_bytes", c.c_size_t), ("format", c.c_int), ("has_dtype", c.c_bool), ("dtype", c.c_int)]
 library, folder = c.CDLL(sys.argv[1]), sys.argv[2]
 values = np.arange(6, dtype="f4").reshape(2, 3)
@@ -82,7 +82,8 @@ matrix, error, overflows = c.c_void_p(), c.create_string_buffer(2048), c.c_int64
 assert library.mmul_matrix_open((folder + "/A.npy").encode(), c.byref(matrix), error) == 0
 options = Options(struct_bytes=Options.dtype.offset + 4, has_dtype=True, dtype=1)
 def convert(options):
-    given = c.create_string_buffer(bytes(options)[:20] + b"\x03" * 100)  # what lies behind is no version
+    # bytes behind the size are not read as a version
+    given = c.create_string_buffer(bytes(options)[:20] + b"\x03" * 100)
     return library.mmul_convert(matrix, (folder + "/A.bin").encode(), given, c.byref(overflows), error)
 assert convert(options) == 0, error.raw
 found = np.fromfile(folder + "/A.bin", dtype="f2", offset=20).reshape(2, 3)
@@ -94,7 +95,7 @@ END
     [ "$output" = "64 struct mmul_convert_options is said to have 4096 bytes, this library ($(version)) knows 24" ]
 }
 
-@test "the library exports only names of its own" {
+@test "the library exports only names with its own prefix" {
     run nm -D --defined-only "$BATS_FILE_TMPDIR/root/opt/mm/lib/libmpimatmul.so"
     [ "$status" -eq 0 ]
     [ -n "$output" ]

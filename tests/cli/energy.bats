@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What reports say of energy: of counters that tests/lib/counters.c makes up, which grow by 2.5 J from one reading to
-# the next, so that a run has used that or some times as much; and where there is none, or a device was replaced.
+# Energy in reports. tests/lib/counters.c simulates counters that grow by 2.5 J per reading, so a
+# run's energy is a multiple of 2.5 J. Also machines without counters, and replaced devices.
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
 load helper
 
@@ -25,7 +25,8 @@ setup() {
     product=("$MPIMATMUL" mul A.bin B.bin -o C.bin --report r.json)
 }
 
-# said EXPRESSION: of r.json, a dict r, and its ranks; n(x): is x a number of readings, in joules?
+# said EXPRESSION: holds for r, the report r.json, and its ranks. n(x): x is a whole number of
+# readings, in joules.
 said() {
     py -c '
 import json, sys
@@ -35,12 +36,12 @@ n = lambda x: x is not None and x > 0 and x % 2.5 == 0
 print(eval(sys.argv[1]))' "$1"
 }
 
-# tells LINE: so does the output, where LINE has J for the joules of the report's rank $1.
+# tells LINE: the output has LINE, where J stands for the joules of rank $1 in the report.
 tells() {
     grep -qx "${2/J/$(said "f'{ranks[$1][\"joules\"]:.3f}'") J}" <<< "$output"
 }
 
-@test "a rank alone: joules of its CPU's packages, in the report, in its text, and in the JSON of a program" {
+@test "a single rank reports the joules of its CPU packages, in the report, its text and the JSON of a program" {
     run "${counted[@]}" "${product[@]}" --verbose
     [ "$status" -eq 0 ]
     tells 0 'energy J'
@@ -53,7 +54,7 @@ tells() {
     [ "$(said 'r["before"]["joules"] >= 2.5 * r["before"]["programs"] >= 2.5 * 3')" = True ]
 }
 
-@test "of every operation where a record is asked for" {
+@test "a record, if asked for, has the joules of every operation" {
     printf 'x = load("A.bin") @ load("B.bin")\nsave("C.bin", exp(x.T @ x) + 1)\n' > p.py
     "${counted[@]}" "$MPIMATMUL" run p.py --report r.json --quiet
     [ "$(said 'len(r["operations"]) > 1, all(n(o["ranks"][0]["joules"]) for o in r["operations"])')" = "(True, True)" ]
@@ -65,7 +66,7 @@ tells() {
     [ "$(said '{o["ranks"][1]["joules"] for o in r["operations"]}')" = "{None}" ]
 }
 
-@test "ranks on one package state its joules once, and say who does" {
+@test "ranks on one package report its joules once and name the reporting rank" {
     run mpirun -q -n 3 "${counted[@]}" "${product[@]}" --verbose
     [ "$status" -eq 0 ]
     tells 0 'energy J'
@@ -74,7 +75,7 @@ tells() {
     [ "$(said 'n(r["joules"]), [q["joules"] for q in ranks] == [r["joules"], None, None]')" = "(True, True)" ]
 }
 
-@test "what is not measured is said to be so, and nothing is added up without it" {
+@test "energy that is not measured is marked so and not added up" {
     run mpirun -q -n 1 "${product[@]}" --verbose : -n 1 "${counted[@]}" "${product[@]}" --verbose
     [ "$status" -eq 0 ]
     tells 1 'energy J, of 1 of 2 ranks: of the others it is not measured'
@@ -88,7 +89,7 @@ tells() {
     [ "$(said 'ranks[0]["joules"], r["joules"]')" = "(None, None)" ]
 }
 
-@test "of a device that was replaced meanwhile nobody says what it used" {
+@test "no energy is reported for a device that was replaced during the run" {
     run "${counted[@]}" "${product[@]}" --device faulty:fail=1:cpu
     [ "$status" -eq 0 ]
     [[ "$output" != *energy* ]]

@@ -1,12 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
-# The programs of bench/programs on 1, 2 and 3 ranks and on a CPU with an OpenCL device, against the same files under
-# CPython with numpy. Each test says its largest error.
+# The programs of bench/programs on 1, 2 and 3 ranks and on a CPU with an OpenCL device, compared
+# with the same files under CPython with numpy. Each test prints its largest error.
 
 load helper
 
-# Largest error over what has been saved, in parts of the largest element of each; fails above 2e-6.
+# Prints the largest error of all saved values, relative to the largest element of each. Fails above
+# 2e-6.
 compare() {
     python "$@" << 'PYTHON_END'
 import sys
@@ -46,29 +47,29 @@ example() {
     echo "# $(basename "$file"): largest error$said" >&3
 }
 
-@test "attention" {
+@test "attention equals numpy" {
     example attention 'steps.npy fused.npy' rows=150 heads=4
 }
 
-@test "MLP" {
+@test "the MLP equals numpy" {
     example mlp 'classes.npy best.npy' rows=70 inner=48
 }
 
-@test "a block shaped like LLaMA's" {
+@test "a block shaped like LLaMA's equals numpy" {
     example llama block.npy rows=60 model=64 heads=4 groups=2 hidden=88
 }
 
-@test "similarity search" {
+@test "similarity search equals numpy" {
     example search 'scores.npy places.npy' queries=130 documents=170 size=24
 }
 
-@test "PCA" {
+@test "PCA equals numpy" {
     need_numpy
     py "$REPO/bench/programs/example_data.py"
     example pca 'components.npy variances.npy' components=4 turns=3
 }
 
-@test "the sentence model, with small weights" {
+@test "the sentence model with small weights equals numpy" {
     need_numpy
     py "$REPO/bench/programs/example_data.py"
     example sentence vectors.npy layers=2 heads=4
