@@ -1,12 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Things that fail while two ranks of one machine multiply: devices, system calls, disks, drivers, ranks, versions.
-# Each job ends by itself, with the right code and at most one line of ours, and leaves a whole result or the old
-# one.
+# Faults while two ranks of one machine multiply: devices, system calls, disks, drivers, ranks,
+# versions. Each job ends by itself with the right code and at most one line of the program, and
+# leaves a complete new result or the old one.
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
 load helper
 
-# Waiting for a driver that never answers takes twenty seconds and no work: that job runs beside the other tests.
+# The timeout of a driver that never answers takes twenty seconds and no CPU, so that job runs
+# beside the other tests.
 setup_file() {
     export HANG=$BATS_FILE_TMPDIR/hang
     mkdir "$HANG" && cd "$HANG" || return 1
@@ -24,7 +25,7 @@ setup_file() {
     export HAS_OPENCL
 }
 
-# Where its test did not run it may still wait.
+# If its test did not run, the job may still be waiting.
 teardown_file() {
     [ -e "$HANG/code" ] || kill "$(< "$HANG/pid")"
 }
@@ -39,14 +40,14 @@ make_operands() {
     "$MPIMATMUL" gen B.bin --dims 203x47 --kind integer --seed 2
 }
 
-# bad_driver NAME: the folder `vendors` with PoCL and a driver of tests/lib.
+# bad_driver NAME: makes the folder `vendors` with PoCL and a faulty driver of tests/lib.
 bad_driver() {
     mkdir vendors
     find "$OCL_ICD_VENDORS" -name '*.icd' -exec cp {} vendors/ \; 2> /dev/null || true
     echo "$BUILD/tests/$1.so" > vendors/bad.icd
 }
 
-# An old result is there from the start.
+# An old result exists before each job.
 setup() {
     need_numpy
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
@@ -56,10 +57,11 @@ setup() {
     write_script rank 'exec "$@" 2> "err.$OMPI_COMM_WORLD_RANK"'
 }
 
-# job OPTIONS OPTIONS ARGUMENTS...: A B into D, rank 0 with the first options and rank 1 with the second (one word
-# each that is split), both with the rest. $wrap_0 and $wrap_1 come before the program. mpirun ends with the code of
-# a failing rank, without its usual second of patience with the others; what these still have to say it might not
-# pass on then, so each rank's stderr is a file, and stderr is all of them.
+# job OPTIONS OPTIONS ARGUMENTS...: writes A B to D, rank 0 with the first options and rank 1 with
+# the second (one word each, which is split), both with the rest. $wrap_0 and $wrap_1 stand before
+# the program. mpirun ends with the code of a failing rank, without its usual second of delay before
+# it kills the others. It may not forward late output of those, so each rank's stderr is a file, and
+# stderr is all of them.
 job() {
     local mine=$1 theirs=$2
     shift 2
@@ -70,19 +72,19 @@ job() {
     take_stderr
 }
 
-# What ./rank has kept of every rank.
+# Prints the files that ./rank has written, of every rank.
 take_stderr() {
     stderr+=$(cat err.0 err.1)
     rm err.0 err.1
 }
 
-# write_script NAME LINE...: for sh.
+# write_script NAME LINE...: writes a script for sh.
 write_script() {
     printf '%s\n' '#!/bin/sh' "${@:2}" > "$1"
     chmod 755 "$1"
 }
 
-# Rank 0 on what auto takes beside PoCL, the CPU; rank 1 on the device given.
+# Rank 0 uses the CPU, the choice of auto beside PoCL. Rank 1 uses the given device.
 device_job() {
     local device=$1
     shift
@@ -93,7 +95,8 @@ count_lines() {
     grep -c '^mpimatmul: ' <<< "$stderr" || true
 }
 
-# expect_refusal CODE TEXT: one line of ours that has TEXT, no table, the old result and nothing half-written.
+# expect_refusal CODE TEXT: one line of the program with TEXT, no table, the old result and no
+# temporary file.
 expect_refusal() {
     expect_status "$1" || return 1
     if [ "$(count_lines)" -ne 1 ] || [[ "$stderr" != "mpimatmul: "*"$2"* ]] || [ -n "$output" ]; then
@@ -104,7 +107,8 @@ expect_refusal() {
     cmp old.bin D.bin && [ ! -e D.bin.part ]
 }
 
-# expect_product LINES: success, with so many lines of ours on stderr, and what numpy gets from A and B.
+# expect_product LINES: success, LINES lines of the program on stderr, and a result equal to numpy's
+# product of A and B.
 expect_product() {
     expect_status 0 || return 1
     if [ "$(count_lines)" -ne "$1" ]; then
@@ -138,7 +142,8 @@ END
 
 # ------------------------------------------------------------------------------------------------ devices
 
-# expect_take_over RULE...: rank 1 loses its device, the next one does the work, once and with a warning.
+# expect_take_over RULE...: rank 1 loses its device, and the next device takes over, once and with a
+# warning.
 expect_take_over() {
     local rule
     for rule in "$@"; do
@@ -149,26 +154,27 @@ expect_take_over() {
         report "r1['device_replacements'] == 1" "r['ranks'][0]['device_replacements'] == 0" \
             "len(r['warnings']) == 1" "r['check']['result'] == 'passed'" || return 1
         case $rule in
-            fail-alloc*:0:0) ;; # before the first product
+            fail-alloc*:0:0) ;;  # fails before the first product
             *) report "r['fallback_products'] == 1" "r1['fallback_products'] == 1" || return 1 ;;
         esac
     done
 }
 
-# A device of host memory is lent float32 as it lies: only 16-bit operands are uploaded to it.
-@test "a CPU that is lost on one rank: the reference takes over" {
+# A device in host memory reads float32 operands in place. Only 16-bit operands are uploaded to it.
+@test "after a CPU is lost on one rank, the reference device takes over" {
     expect_take_over "fail=*:cpu" "fail-alloc=1:cpu"
     "$MPIMATMUL" convert A.bin half.bin --dtype float16
     mv half.bin A.bin
     expect_take_over "fail-upload=1:cpu"
 }
 
-@test "an OpenCL device that is lost on one rank: the CPU takes over" {
+@test "after an OpenCL device is lost on one rank, the CPU takes over" {
     need_opencl
     expect_take_over fail=1:0:0 fail-alloc=2:0:0 fail-upload=2:0:0 fail-download=1:0:0
 }
 
-# Each rank's own exit code is in code.RANK; mpirun is told not to end the others because of it, and ends with 0.
+# Each rank's own exit code is in code.RANK. An option of mpirun stops it from ending the other
+# ranks because of it, and mpirun ends with 0.
 expect_all_69() {
     local device wrap_0=./code wrap_1=./code mca="--mca orte_abort_on_non_zero_status 0"
     write_script code '"$@"' 'echo $? > "code.$OMPI_COMM_WORLD_RANK"'
@@ -184,7 +190,7 @@ expect_all_69() {
     expect_all_69 "faulty:fail=*:cpu"
 }
 
-@test "under --no-fallback a device lost while it is measured ends all ranks with 69" {
+@test "under --no-fallback a device lost in its measurement ends all ranks with 69" {
     local weights=auto
     expect_all_69 faulty:fail=1:cpu
 }
@@ -194,8 +200,8 @@ expect_all_69() {
     expect_all_69 faulty:fail-alloc=1:0:0 faulty:fail-upload=1:0:0 faulty:fail-download=1:0:0
 }
 
-# expect_repair DEVICE LEAST MOST: its only wrong element is found in one column of rank 1, and all 47 are put right; so
-# many are computed again.
+# expect_repair DEVICE LEAST MOST: the only wrong element lies in one column of rank 1, and all 47
+# are correct afterwards. LEAST to MOST elements are computed again.
 expect_repair() {
     device_job "$1" --report report.json
     expect_product 1 || return 1
@@ -207,7 +213,8 @@ expect_repair() {
 
 @test "a wrong element is found, computed again and counted" {
     expect_repair "faulty:corrupt=1:cpu" 47 47
-    # In another cut, of four parts, each has a wrong element: these are for plain loops.
+    # In the second cut, of four parts, each part has a wrong element. The plain loops compute
+    # these.
     expect_repair "faulty:corrupt=*:cpu" 48 51
 }
 
@@ -216,7 +223,7 @@ expect_repair() {
     expect_repair "faulty:corrupt=1:0:0" 47 47
 }
 
-@test "what stays wrong ends with 79, and no result" {
+@test "a repeated wrong result ends with 79 and no result file" {
     device_job "faulty:corrupt=*,everywhere:cpu"
     expect_refusal 79 "rank 1: result is wrong in rows "
     rm D.bin
@@ -225,8 +232,8 @@ expect_repair() {
     [ "$(count_lines)" -eq 1 ] && [ ! -e D.bin ] && [ ! -e D.bin.part ]
 }
 
-# It is the check that finds it: without, the same job goes well and the file is wrong.
-@test "with --verify off a wrong element stays" {
+# The check finds the wrong element: without the check the same job succeeds with a wrong file.
+@test "with --verify off a wrong element remains in the result" {
     device_job "faulty:corrupt=*:cpu" --verify off --report report.json
     expect_status 0
     [ "$(count_lines)" -eq 0 ]
@@ -235,7 +242,7 @@ expect_repair() {
     [ "$status" -ne 0 ] && [[ "$output" == *"not the product"* ]]
 }
 
-@test "a device that is absent or malformed on one rank" {
+@test "a device that is absent or malformed on one rank is refused" {
     device_job 7:7
     expect_refusal 69 "'7:7'"
     device_job gpu:x
@@ -244,15 +251,15 @@ expect_repair() {
     expect_refusal 69 "'7:7'"
 }
 
-@test "options that must agree and do not are both named, devices may differ" {
+@test "differing options are both named where they must agree, and devices may differ" {
     job "--alpha 2" "--alpha 3" --device cpu
     expect_refusal 64 "rank 1 has 'alpha=3', root has 'alpha=2'"
     job "--device reference --threads 1" "--device faulty:delay=1ms:cpu" --weights auto
     expect_product 0
 }
 
-# The rank that leads the node has no need to look at OpenCL, the other one has.
-@test "one rank on the CPU by name, the other on an OpenCL device" {
+# The rank that leads the node does not need OpenCL, the other one does.
+@test "one rank uses the CPU by name, the other an OpenCL device" {
     need_opencl
     job "--device cpu" "--device 0:0" --weights 1,2 --report report.json
     expect_product 0
@@ -261,7 +268,7 @@ expect_repair() {
 
 # ----------------------------------------------------------------------------------------- OpenCL itself
 
-@test "no OpenCL at all: auto takes the CPU, a GPU by name is absent" {
+@test "without any OpenCL, auto takes the CPU and a GPU named by hand is absent" {
     OCL_ICD_VENDORS=/nonexistent job "" "" --weights equal --report report.json
     expect_product 0
     report "[x['device'] for x in r['ranks']] == ['cpu', 'cpu']"
@@ -270,7 +277,7 @@ expect_repair() {
     expect_refusal 69 "gpu"
 }
 
-@test "a driver that crashes is named and left out, the others work" {
+@test "a crashing driver is named and left out, and the others work" {
     need_opencl
     bad_driver bad_icd_crash
     OCL_ICD_VENDORS=$PWD/vendors/ job "--device auto" "--device 0:0" --weights equal
@@ -285,12 +292,12 @@ need_strace() {
     strace -o /dev/null true 2> /dev/null || skip "strace: may not trace here"
 }
 
-# fault CALL ERROR [PATH]: what comes before a program whose CALL (on PATH) is to fail.
+# fault CALL ERROR [PATH]: prints the words before a program in which CALL (on PATH) shall fail.
 fault() {
     echo "strace --quiet=path-resolution -o trace${3:+ -P $3} -e trace=$1 -e inject=$1:error=$2"
 }
 
-# The fault has struck, and not by way of another call.
+# The fault was injected, and by no other call.
 expect_injected() {
     grep -q INJECTED trace || { echo "nothing was injected"; return 1; }
 }
@@ -309,7 +316,7 @@ expect_injected() {
     expect_injected
 }
 
-# Rank 1 opens rank 0's segment by process and number, which rank 0 has to tell first.
+# Rank 1 opens rank 0's segment by process and number, which rank 0 sends first.
 @test "a segment that cannot be opened ends all ranks with 71" {
     need_strace
     write_script root 'echo $$ > root.new && mv root.new root.pid' \
@@ -339,8 +346,8 @@ expect_injected() {
     expect_injected
 }
 
-# Elements of 64 bits are read and narrowed, others are used where they lie.
-@test "an input that cannot be read any more ends all ranks with 66" {
+# Elements of 64 bits are read and narrowed. Other types are used in place.
+@test "an input that becomes unreadable ends all ranks with 66" {
     need_strace
     local wrap_0
     py -c 'import numpy; [numpy.save(open(f, "wb"), numpy.ones(s)) for f, s in
@@ -355,7 +362,7 @@ expect_injected() {
 
 # -------------------------------------------------------------------------------------------------- files
 
-# wait_for FILE [SECONDS]: ten at most.
+# wait_for FILE [SECONDS]: waits ten seconds at most by default.
 wait_for() {
     local i
     for ((i = 0; i < ${2:-10} * 10; i++)); do
@@ -366,7 +373,8 @@ wait_for() {
     return 1
 }
 
-# wait_for_segment: until the node's memory is there of the job that ./record started; ten seconds at most.
+# wait_for_segment: waits, ten seconds at most, until the job that ./record started has the node's
+# memory.
 wait_for_segment() {
     local i
     wait_for D.bin.part || return 1
@@ -379,9 +387,9 @@ wait_for_segment() {
     return 1
 }
 
-# A result of 16 bits is written, one of 32 is computed where it lies. The limit comes while rank 1 computes: the
-# file's space is reserved, the node's segment is there.
-@test "a limit on file size that strikes in mid-run ends all ranks with 71" {
+# A 16-bit result is written to the file, a 32-bit one is computed in place. The limit is set while
+# rank 1 computes: by then the file's space is reserved and the node's segment exists.
+@test "a file size limit set during the run ends all ranks with 71" {
     write_script record 'echo $$ > pid' 'exec "$@"'
     {
         wait_for_segment
@@ -392,7 +400,7 @@ wait_for_segment() {
     expect_refusal 71 "cannot write 'D.bin': the limit on the size of files (ulimit -f) is 4.0 KiB"
 }
 
-@test "a disk that is too small ends all ranks with 74" {
+@test "a full disk ends all ranks with 74" {
     [ "$(id -u)" -eq 0 ] || skip "root: a disk is mounted"
     mkdir small
     mount -t tmpfs -o size=8k none small 2> /dev/null || skip "root: mount is not permitted"
@@ -408,7 +416,8 @@ wait_for_segment() {
     [ "$found" = D.bin ]
 }
 
-# The output is begun before devices are measured, and here that takes two seconds; the files are read afterwards.
+# The output is created before devices are measured, which here takes two seconds. The files are
+# read afterwards.
 @test "an input that gets shorter between plan and run ends all ranks with 65" {
     { wait_for D.bin.part && truncate -s 20000 A.bin; } 3>&- &
     job "--device cpu" "--device faulty:delay=500ms:cpu" --weights auto
@@ -418,9 +427,9 @@ wait_for_segment() {
 
 # --------------------------------------------------------------------------------------------------- ranks
 
-# A killed root cannot clean up; the next run does, and says so. One that mpirun ends has a word to say, if it is
-# given the time.
-@test "a rank that is killed in mid-run ends the job, the old result stays" {
+# A killed root cannot clean up. The next run does and says so. A root that mpirun ends prints a
+# line if it is given the time.
+@test "a rank that is killed during the run ends the job, and the old result stays" {
     local victim
     write_script record 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"' 'exec "$@"'
     for victim in 1 0; do
@@ -443,7 +452,7 @@ wait_for_segment() {
     local version
     version=$("$MPIMATMUL" --version)
     version=${version#mpimatmul }
-    local other=9${version#?} # the linker may have other strings end where this one does
+    local other=9${version#?}  # the linker may merge the end of another string with this one
     mkdir -p other/bin other/lib
     cp "$MPIMATMUL" other/bin/
     cp -P "$BUILD"/lib/libmpimatmul.so* other/lib/
@@ -458,7 +467,8 @@ wait_for_segment() {
 
 # ---------------------------------------------------------------------------------------------------- data
 
-# expect_classes DEVICE SPLIT: finite elements equal to numpy's, the others of the same kind.
+# expect_classes DEVICE SPLIT: finite elements equal numpy's, and the others are of the same kind
+# (NaN or infinity).
 expect_classes() {
     job "--device $1" "--device $1" --weights 2,1 --split "$2"
     expect_status 0 || return 1
@@ -488,21 +498,21 @@ write_bin("B.bin", b)
 END
 }
 
-@test "NaN and infinity come out where numpy has them" {
+@test "NaN and infinity are at numpy's places" {
     make_classes
     expect_classes cpu rows
     expect_classes reference cols
 }
 
-@test "NaN and infinity come out of an OpenCL device where numpy has them" {
+@test "NaN and infinity from an OpenCL device are at numpy's places" {
     need_opencl
     make_classes
     expect_classes 0:0 rows
     expect_classes 0:0 cols
 }
 
-# Last: it was begun first.
-@test "a driver that hangs is named and left out" {
+# This test stands last because its job was started first.
+@test "a hanging driver is named and left out" {
     cd "$HANG"
     wait_for code 60
     status=$(< code) output=$(< out) stderr=$(< err)

@@ -1,11 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Products in float64: numbers that float32 does not hold come out exact, on every device that has doubles, on
-# all ranks, splits and cuts; what cannot be had is refused with its reason.
+# Products in float64: numbers that float32 cannot hold are exact on every device with doubles, on
+# all ranks, splits and cuts. Impossible requests are refused with the reason.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-# Whole numbers up to 2^20 and inner sizes below 2^12: every sum fits a double, hardly one a float32.
+# Whole numbers up to 2^20 and inner sizes below 2^12: a double holds every sum, a float32 almost
+# none.
 make_whole() {
     python << 'END'
 import numpy as np
@@ -23,7 +24,8 @@ np.save("F.npy", np.asfortranarray(np.load("A.npy")))
 END
 }
 
-# is_exact FILE EXPRESSION: float64, equal to numpy's, and nothing that float32 could have held.
+# is_exact FILE EXPRESSION: the file is float64, equals numpy's, and needs more digits than float32
+# has.
 is_exact() {
     python "$@" << 'END'
 import sys
@@ -37,7 +39,7 @@ with np.errstate(over="ignore"):
 END
 }
 
-@test "exact in float64 on each device, transposed, with C_in, with a bias, of a stack" {
+@test "float64 is exact on each device, transposed, with C_in, with a bias, of a stack" {
     need_numpy
     make_whole
     for device in cpu reference 0:0; do
@@ -57,7 +59,7 @@ END
     done
 }
 
-@test "with alpha 0 C is beta C_in, on each device, by rows and by columns" {
+@test "with alpha 0, C is beta C_in on each device, by rows and by columns" {
     need_numpy
     make_whole
     python <<< 'import numpy as np; a = np.load("A.npy"); a[3] = np.nan; np.save("N.npy", a)'
@@ -80,7 +82,7 @@ END
     python <<< 'import numpy as np; c = np.load("C.npy"); assert c.dtype == np.float64 and not c.any()'
 }
 
-@test "on three ranks, by rows and by columns, with claims and in tiles of a device" {
+@test "float64 is exact on three ranks, by rows and by columns, with work stealing and in tiles of a device" {
     need_numpy
     make_whole
     for options in "--split rows --tail 0.5" "--split cols --tail 0.5" \
@@ -107,7 +109,7 @@ END
     [[ $stderr == *"rank 0: result is wrong in"* ]] || { show; false; }
 }
 
-@test "an element that is off by the tenth digit is found" {
+@test "an error in the tenth digit of an element is found" {
     need_numpy
     make_whole
     program mul A.npy B.npy -o C.npy -q
@@ -124,7 +126,7 @@ END
     expect_status 79
 }
 
-@test "real numbers, far too small and far too large ones" {
+@test "real numbers, tiny and huge ones, are right in float64" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -146,7 +148,7 @@ END
     done
 }
 
-@test "--dtype float32 computes in float32, --dtype float64 converts what is not" {
+@test "--dtype float32 computes in float32, --dtype float64 converts inputs of other types" {
     need_numpy
     make_whole
     program mul A.npy B.npy -o C.npy --dtype float32 -q
@@ -175,7 +177,7 @@ END
     is_exact C.npy "A @ B"
 }
 
-@test "an alpha that float32 does not hold" {
+@test "an alpha that float32 cannot hold keeps its digits in float64" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -186,7 +188,7 @@ END
     python <<< 'import numpy; assert (numpy.load("C.npy") == 6 * 0.1).all()'
 }
 
-@test ".npz and .safetensors hold the result, .bin does not" {
+@test ".npz and .safetensors hold a float64 result, .bin does not" {
     need_numpy
     make_whole
     program mul A.npy B.npy -o C.npz -q
@@ -205,7 +207,7 @@ END
     expect_status 0
 }
 
-@test "a device without doubles is left to the next one, which says why" {
+@test "for float64 a device without doubles is skipped with the reason, and the next one is used" {
     need_numpy
     make_whole
     program mul A.npy B.npy -o C.npy --device faulty:no-float64:cpu
@@ -218,8 +220,9 @@ does not multiply in float64" ]] || { show; false; }
     [[ $stderr == *"device 'faulty:no-float64:cpu' does not multiply in float64"* ]] || { show; false; }
 }
 
-# Its successor is there before there are shares: what it is measured to be decides, and it says so once.
-@test "a device without doubles is replaced before the plan, in mul and in programs, and not asked in float32" {
+# The replacement is chosen before shares are: shares follow the replacement's speed, and one line
+# reports it.
+@test "a device without doubles is replaced before the plan, in mul and in programs, but not for float32" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -243,7 +246,8 @@ x, y, z = (np.load(name + ".npy") for name in "XYZ")
 assert z.dtype == np.float64 and np.abs(z - x @ y).max() <= 1e-9
 ranks = json.load(open("r.json"))["ranks"]
 assert ranks[1]["device"] == "reference", ranks[1]["device"]
-for rank in ranks:  # a device that is replaced after the plan counts its replacement or the failed product
+# a device that is replaced after the plan counts its replacement or the failed product
+for rank in ranks:
     assert rank["device_replacements"] == rank["fallback_products"] == 0, rank
 END
         rm Z.npy r.json
@@ -253,7 +257,7 @@ END
     [[ $stderr != *warning* ]] || { show; false; }
 }
 
-@test "the plan counts eight bytes" {
+@test "the plan counts eight bytes per element" {
     need_numpy
     make_whole
     python << 'END'
@@ -271,8 +275,8 @@ assert double["nodes"][0]["segment_bytes"] >= single["nodes"][0]["segment_bytes"
 END
 }
 
-# Rows of very different size; every run draws its own numbers for the check.
-@test "products on grids and sums of summands: 480 of them on 4 ranks without an alarm, and as numpy" {
+# Rows of very different size. Every run draws its own numbers for the check.
+@test "480 products on grids and of summands on 4 ranks equal numpy's and raise no false alarm" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -309,8 +313,8 @@ END
     done
 }
 
-# As in transfers.bats, of doubles: the first sends are parts of the operands.
-@test "one element of a summand that changes before it is added up is found" {
+# As in transfers.bats, in doubles: the first messages are parts of the operands.
+@test "one element of a summand that changes before the addition is found" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -342,7 +346,7 @@ END
 END
 }
 
-@test "numbers whose squares overflow are right, and a row of them that is not is found" {
+@test "numbers whose squares overflow are right, and a wrong row of them is found" {
     need_numpy
     make_whole
     python << 'END'
@@ -366,7 +370,7 @@ END
     expect_status 79
 }
 
-@test "in pieces where memory is short, and in rounds" {
+@test "float64 is right in pieces and in rounds when memory is short" {
     need_plain "the sanitizer's own memory counts"
     need_numpy
     make_whole

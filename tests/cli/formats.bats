@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Formats: outputs by their ending or --format, inputs by their first bytes, files of other programs refused by
-# their names, standard input and output as files.
+# Formats: outputs by their ending or --format, inputs by their first bytes, refused files of other
+# programs, standard input and output as files.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
 known="expected .bin, .npy, .npz, .safetensors, .csv, .tsv or .mtx"
 hint="--format bin, npy, npz, safetensors, csv, tsv or mtx writes under any name"
 
-@test "an output with an ending that nobody knows is refused before anything is written" {
+@test "an output with an unknown ending is refused before any file is written" {
     "$MPIMATMUL" gen A.bin --dims 3x3 --kind identity
     "$MPIMATMUL" split A.bin --parts 2 --shard-dir s -q
     for ending in xls h5 gz; do
@@ -28,7 +28,7 @@ hint="--format bin, npy, npz, safetensors, csv, tsv or mtx writes under any name
     expect_only_files A.bin
 }
 
-@test "--format writes under any name, no ending is .bin, and endings may be capitals" {
+@test "--format accepts any name, a name without an ending is .bin, and endings may be capitals" {
     "$MPIMATMUL" gen A.bin --dims 3x5 --seed 1
     "$MPIMATMUL" gen A.npy --dims 3x5 --seed 1
     "$MPIMATMUL" split A.bin --parts 2 --shard-dir s -q
@@ -58,7 +58,7 @@ hint="--format bin, npy, npz, safetensors, csv, tsv or mtx writes under any name
     expect_failure 64 "--format: unknown format 'xls': expected bin, npy, npz, safetensors, csv, tsv or mtx"
 }
 
-@test "without -o the result is .npy when both inputs are, or as --format says" {
+@test "without -o the result is .npy when both inputs are, or has the type of --format" {
     "$MPIMATMUL" gen A.npy --dims 3x3 --seed 1
     "$MPIMATMUL" gen B.npy --dims 3x3 --seed 2
     "$MPIMATMUL" gen D.bin --dims 3x3 --seed 2
@@ -81,7 +81,7 @@ refused_as() {
     expect_failure 65 "'$1' is $2, which is not read yet" "$3"
 }
 
-@test "files of other programs are told by their first bytes" {
+@test "files of other programs are refused with the name of their format" {
     need_numpy
     "$MPIMATMUL" gen A.bin --dims 3x3 --kind identity
     python << 'END'
@@ -135,7 +135,8 @@ END
     refused_as list "a JSON file" "${holds}'list.npy', numpy.array(json.load(open('list')), $json"
     refused_as a.txt "a text file" "${holds}'a.npy', numpy.loadtxt('a.txt', dtype='float32'))"
     refused_as résumé.txt "a text file" "${holds}'résumé.npy', numpy.loadtxt('résumé.txt', dtype='float32'))"
-    # In a folder; a text that is called as the hint's file would be; names that quotes do not hold, or no line.
+    # Names in a folder, a text at the name that the hint proposes, and names with quotes or line
+    # breaks.
     mkdir in.to
     cp a.txt in.to/a
     refused_as in.to/a "a text file" "${holds}'in.to/a.npy', numpy.loadtxt('in.to/a', dtype='float32'))"
@@ -146,7 +147,7 @@ END
     long=$(printf 'n%.0s' {1..120})
     cp a.txt "$long"
     refused_as "$long" "a text file" "${holds}'A.npy', numpy.loadtxt('A', dtype='float32'))"
-    # What a hint says does what it says.
+    # Runs the commands of the hints, which must work.
     "$MPIMATMUL" info list 2> said || true
     sed -n 's/.*in Python: /import json, numpy; /p' said | py -
     python <<< 'import numpy; assert (numpy.load("list.npy") == [[1, 2], [3, 4]]).all()'
@@ -173,7 +174,8 @@ END
 
 @test "no .bin matrix is taken for a file of another program" {
     need_numpy
-    # Depths of 123 ('{' where safetensors has it), texts and magic numbers as elements.
+    # Depths of 123 ('{', as at the start of a safetensors header), and texts and magic numbers as
+    # elements.
     python << 'END'
 import struct
 import numpy as np
@@ -211,7 +213,7 @@ END
     cmp out A.bin
 }
 
-@test "- under mpirun: root alone reads and writes" {
+@test "under mpirun root alone reads and writes -" {
     "$MPIMATMUL" gen A.bin --dims 310x170 --seed 1 --kind integer
     "$MPIMATMUL" gen B.bin --dims 170x130 --seed 2 --kind integer
     "$MPIMATMUL" mul A.bin B.bin -o C.bin -q
@@ -221,7 +223,7 @@ END
     grep -q '^-: 310 x 130$' tables
 }
 
-@test "standard streams that cannot be used" {
+@test "unusable standard streams are refused" {
     "$MPIMATMUL" gen A.bin --dims 3x3 --seed 1
     program mul - - -o out.bin
     expect_failure 64 "mul: 2 inputs are standard input, which can be read once"
@@ -239,7 +241,7 @@ END
     expect_only_files A.bin
 }
 
-@test "1-D files are rows, and the refusal says how to make columns of them" {
+@test "1-D files are rows, and the refusal tells how to make columns of them" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -257,7 +259,7 @@ END
     expect_quiet_success
 }
 
-@test "names drive no terminal" {
+@test "control characters in names do not reach the terminal" {
     esc=$'\e[31mred\n\xc2\x9b2Jname.bin'
     shown='?[31mred??2Jname.bin'
     "$MPIMATMUL" gen "$esc" --dims 3x3 --kind identity
@@ -286,8 +288,8 @@ END
     expect_failure 64 "cannot write '$shown.xls': unknown ending '.xls', $known" "$hint"
 }
 
-@test "names as long as the file system takes them" {
-    long=$(printf 'n%.0s' {1..251}).bin        # 255 bytes: no room for .part
+@test "names may be as long as the file system allows" {
+    long=$(printf 'n%.0s' {1..251}).bin  # 255 bytes: no room for .part
     program gen "$long" --dims 3x3 --kind identity
     expect_quiet_success
     program mul "$long" "$long" -o "m${long:1}" --report "${long%.bin}.rep" -q

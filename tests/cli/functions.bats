@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, lines and launch are set by bats and the helper
-# Functions that numpy or torch has, of texts: against the reference, under CPython. Of the Python package they are in
-# tests/python_package.py, their gradients in tests/gradients.py.
+# Functions of numpy or torch in texts, compared with the reference under CPython.
+# tests/python_package.py tests them in the Python package, tests/gradients.py their gradients.
 
 load helper
 
@@ -10,8 +10,8 @@ setup() {
     setup_package
 }
 
-# saves: what e.py has in the tuples `all` and `wholes` is what the reference has there, and as large; on any ranks and
-# devices.
+# saves: the values in the tuples `all` and `wholes` of e.py equal the reference's in value and
+# shape, on any ranks and devices.
 saves() {
     local way
     printf 'for i in range(len(all)):\n    save(f"r{i}.npy", all[i])\n' >> e.py
@@ -38,12 +38,13 @@ END
     done
 }
 
-# refused LINE:COLUMN TEXT HINT PROGRAM: its last line, in which x is 2 x 3, s 2 x 3 x 4 and r a row of 5.
+# refused LINE:COLUMN TEXT HINT PROGRAM: refused at its last line, in which x is 2 x 3, s 2 x 3 x 4
+# and r a row of 5.
 refused() {
     refused_behind 'x, s, r = generate((2, 3)), generate((2, 3, 4)), arange(5)' "$@"
 }
 
-@test "slices have numpy's steps, also down an axis, of files, and beyond what a device copies itself" {
+@test "slices have numpy's steps, also along an axis, of files, and of sizes that a device cannot copy itself" {
     py -c '
 import numpy as np
 np.save("f.npy", np.random.default_rng(1).standard_normal((70, 90)))'
@@ -65,7 +66,7 @@ END
     refused 2:5 "of a tuple only one element can be taken here" "" 'y = (1, 2)[::-1]'
 }
 
-@test "parts, repeats, diagonals and sums of products by axes are numpy's" {
+@test "parts, repeats, diagonals and sums of products by axes equal numpy's" {
     cat > e.py << 'END'
 x, s, r = generate((5, 7), "normal", seed=1), generate((2, 3, 4), "normal", seed=2), arange(5) * 0.5
 i, t = generate((4, 6), "integer", seed=3), generate((2, 3, 4, 5), "normal", seed=4)
@@ -115,7 +116,7 @@ END
     refused 2:12 "einsum: expected letters, a comma and '->'" "" 'y = einsum("i1,ij", x, x)'
 }
 
-@test "products, truth, steps and functions of elements are numpy's" {
+@test "products, truth, steps and functions of elements equal numpy's" {
     cat > e.py << 'END'
 x, s, r = generate((5, 7), "normal", seed=1), generate((2, 3, 4), "normal", seed=2), arange(5) * 0.5
 i, t = generate((4, 6), "integer", seed=3), generate((2, 3, 4, 5), "normal", seed=4)
@@ -135,7 +136,7 @@ END
     refused 2:5 "'sum(floor(x))' does not depend on 'x': it has no gradient" "" 'y = grad(sum(floor(x)), x)'
 }
 
-@test "what is not there yet says so, with what to do instead" {
+@test "a function that is not there yet is refused with an alternative" {
     local has='there is none yet: save("x.npy", x), and numpy' name
     for name in svd inv solve eig qr cholesky det; do
         refused 2:5 "nothing is called '$name'" "$has.linalg has it" "y = $name(x)"
@@ -144,7 +145,7 @@ END
     refused 2:5 "nothing is called 'conv2d'" \
         "there is none yet: slices side by side are windows, concat((x[:-1], x[1:]), axis=-1) @ w" 'y = conv2d(x, x)'
     refused 2:5 "nothing is called 'trace'" "sum(diag(x))" 'y = trace(x)'
-    # What hints say instead is right.
+    # The alternatives in the hints give the right results.
     cat > e.py << 'END'
 x, k, n = log(generate((4, 5), "integer", seed=1)), 2, 5
 y = abs(generate((4, 5), "normal", seed=2))

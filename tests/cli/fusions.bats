@@ -1,14 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Operations that are done together: what comes out is what comes out of one after the other, to the last bit, and
-# what is between is nowhere.
+# Fused operations: their results equal those of one operation after the other, to the last bit.
+# Intermediate values are not stored.
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output and stderr are set by bats
 bats_require_minimum_version 1.5.0
 load helper
 
-# A chain behind a product, one behind a stack times a matrix, one without a product, one whose rows must be whole, and
-# what no chain is: one step makes several values of several. With middles=1 everything between is a result, too. What
-# is multiplied is whole numbers: of others a library may add up the same row in another order, by how many there are.
+# A chain behind a product, one behind a stack times a matrix, one without a product, one that needs
+# whole rows, and a step of several operands and results, which is no chain. With middles=1 every
+# intermediate value is a result, too. The products are of whole numbers: for others a library may
+# add the terms of a row in another order, depending on the number of rows.
 write_program() {
     cat > chains.py << 'END'
 middles = 0
@@ -113,7 +114,8 @@ if middles:
 END
 }
 
-# one_by_one FOLDER: each of the program's values there, made by a program of its own from the files of those before it.
+# one_by_one FOLDER: computes each of the program's values there by a program of its own, from the
+# files of the values before it.
 one_by_one() {
     mkdir -p "$1/values"
     python "$1" << 'END'
@@ -135,7 +137,7 @@ for line in open("chains.py").read().split("if middles")[0].splitlines():
 END
 }
 
-# The same program, whose matrices are files of float64.
+# The same program with matrices from float64 files.
 write_double_program() {
     write_program
     sed -i -E "s|^([a-z]) = generate\\(.*|\\1 = load(\"$PWD/in_\\1.npy\")|" chains.py
@@ -149,7 +151,8 @@ for name, shape in ("u", (3, 20, 45)), ("p", (1, 1)), ("q", (131, 1)):
 END
 }
 
-# is_same FOLDER [MIDDLES]: all results, and what is between, are those of that folder, to the last bit.
+# is_same FOLDER [MIDDLES]: all results, and the intermediate values if asked for, equal those of
+# that folder to the last bit.
 is_same() {
     local name
     for name in a b c d e f g h k; do
@@ -175,7 +178,8 @@ for name in "abcdefghk":
 END
 }
 
-# expect_chains TYPE: of 1, 2, 3 and 5 ranks, with what is between and without.
+# expect_chains TYPE: the results are right on 1, 2, 3 and 5 ranks, with and without saved
+# intermediate values.
 expect_chains() {
     local middles count
     one_by_one apart
@@ -193,13 +197,13 @@ expect_chains() {
     done
 }
 
-@test "chains: the same as one by one, on 1, 2, 3 and 5 ranks, and as numpy" {
+@test "chains give the results of one operation after the other on 1, 2, 3 and 5 ranks, and numpy's" {
     need_numpy
     write_program
     expect_chains float32
 }
 
-@test "chains of float64: the same as one by one, on 1, 2, 3 and 5 ranks, where a device errs, and as numpy" {
+@test "chains of float64 give the results of one operation after the other on 1, 2, 3 and 5 ranks, also where a device errs, and numpy's" {
     need_numpy
     write_double_program
     expect_chains float64
@@ -214,7 +218,7 @@ expect_chains() {
     done
 }
 
-@test "chains: a device that is lost, hangs or errs in their middle" {
+@test "chains are right when a device is lost, hangs or errs in their middle" {
     need_numpy
     write_program
     mkdir numpy
@@ -231,7 +235,7 @@ expect_chains() {
     done
 }
 
-@test "OpenCL: chains, and a device that errs in one" {
+@test "OpenCL chains are right, also when a device errs in one" {
     need_numpy
     [ "$("$MPIMATMUL" devices --json | grep -c '"0:0"')" -gt 0 ] || skip "opencl: no device 0:0"
     write_program
@@ -246,14 +250,14 @@ expect_chains() {
     is_near numpy
 }
 
-# steps FILE: the operations that --check shows, one by one.
+# steps FILE: prints the operations that --check shows, one by one.
 steps() {
     program run "$@" --check --verbose
     expect_status 0
     sed -n '/^step /,$p' <<< "$output" | sed '1d;/^$/,$d;s/^ *[0-9]*  //;s/  .*//'
 }
 
-@test "what goes together is one step, with several results where others read what it makes" {
+@test "fused operations are one step, with several results where others read the intermediate values" {
     write_program
     steps chains.py > found
     grep -qx 'matmul + add + divide + gelu + add' found
@@ -263,7 +267,7 @@ steps() {
     grep -qx 'multiply + subtract + power + greater + where' found
     grep -qx 'matmul + divide + multiply + multiply + add + multiply + sqrt + add + divide + subtract' found
     steps chains.py | grep '+' > single
-    steps chains.py middles=1 | grep '+' | diff - single # what is between is wanted, too
+    steps chains.py middles=1 | grep '+' | diff - single  # the intermediate value is a result, too
     program run chains.py middles=1 --check --json
     python "$output" << 'END'
 import json, sys
@@ -272,10 +276,10 @@ step = steps["matmul + add + divide + gelu + add"]
 assert step["value"] == "a5" and sorted(s["value"] for s in step["also"]) == ["a1", "a2", "a3", "a4"], step
 END
     write_double_program
-    steps chains.py | grep '+' | diff - <(sed 's|^generate + ||' single) # of float64 the same
+    steps chains.py | grep '+' | diff - <(sed 's|^generate + ||' single)  # the same in float64
 }
 
-@test "what stands between its readers, is read in another order, or is a row of others is not taken in" {
+@test "an operand with several readers, one read in another order, and a repeated row prevent fusion" {
     cat > e.py << 'END'
 x = generate((64, 64), kind="integer", seed=1)
 y = x * 2
@@ -312,21 +316,21 @@ assert sorted(len(set(s["value"] for s in steps[0]["also"])) for s in steps) == 
 END
 }
 
-# memory_of TEXT: bytes that its values take, as --check says.
+# memory_of TEXT: prints the bytes that the program's values take, by --check.
 memory_of() {
     printf '%s\n' 'x = generate((1024, 1024), kind="normal", seed=1)' "$@" > e.py
     program run e.py --check
     sed -n 's/.*values take \([0-9.]* [KMG]iB\) of.*/\1/p' <<< "$output"
 }
 
-@test "what is between takes no memory" {
+@test "intermediate values take no memory" {
     [ "$(memory_of 'save("y.npy", x @ x)')" = "4.0 MiB" ]
     [ "$(memory_of 'save("y.npy", relu(x @ x))')" = "8.0 MiB" ]
     [ "$(memory_of 'save("y.npy", tanh(relu(x @ x / 32) + 1) * 2 + x)')" = "8.0 MiB" ]
     [ "$(memory_of 'save("y.npy", softmax(exp(-abs(x)) * 3 + x) / 2)')" = "4.0 MiB" ]
 }
 
-@test "log, trace and report show what goes together as one" {
+@test "log, trace and report show a fused step as one" {
     need_numpy
     cat > e.py << 'END'
 x = generate((30, 30), seed=1)
@@ -343,7 +347,7 @@ assert "matmul + relu + add" in [o["operation"] for o in json.load(open("report.
 END
 }
 
-@test "a product on a grid whose next operation reads a file" {
+@test "a product on a grid may be followed by an operation that reads a file" {
     need_numpy
     "$MPIMATMUL" gen X.npy --dims 601x1503 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.npy --dims 1503x701 --kind integer --seed 2 -q

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# The inputs of tests/data/fuzz through the targets of tests/fuzz, without a fuzzer; `make fuzz` looks for more.
+# Runs the fuzz targets of tests/fuzz on the inputs of tests/data/fuzz, without a fuzzer. `make
+# fuzz` searches for new findings.
 # shellcheck disable=SC2154 # status and output are set by bats
 load helper
 

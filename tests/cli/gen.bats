@@ -12,7 +12,7 @@ load helper
     expect_only_files A.bin
 }
 
-@test "2-D, 3-D and 4-D dims stand where the format wants them" {
+@test "2-D, 3-D and 4-D dims stand at their places in the header" {
     "$MPIMATMUL" gen A.bin --dims 2x3x5 --seed 1
     [ "$(head -c 20 A.bin | od -An -v -t d4 | xargs)" = "4 1 2 3 5" ]
     "$MPIMATMUL" gen A.bin --dims 7x2x3x5 --seed 1
@@ -38,7 +38,7 @@ load helper
     cmp <(tail -c +21 A.bin) <(tail -c +21 B.bin)
 }
 
-@test "a seed gives the same bytes again, another seed others" {
+@test "a seed gives the same bytes again, another seed gives others" {
     for kind in uniform normal integer; do
         "$MPIMATMUL" gen A.bin --dims 31x17 --seed 7 --kind $kind
         "$MPIMATMUL" gen B.bin --dims 31x17 --seed 7 --kind $kind
@@ -62,13 +62,13 @@ load helper
     [ "$status" -eq 1 ]
 }
 
-@test "elements depend on the place in the stack, not on the shape or on the pieces written at once" {
-    "$MPIMATMUL" gen A.bin --dims 1x600000 --seed 3     # more than two of the pieces
+@test "elements depend on the place in the stack, not on the shape or on the size of the written pieces" {
+    "$MPIMATMUL" gen A.bin --dims 1x600000 --seed 3  # more than two of the pieces
     "$MPIMATMUL" gen B.bin --dims 4x300x500 --seed 3
     cmp <(tail -c +21 A.bin) <(tail -c +21 B.bin)
 }
 
-@test "the kinds are what they are called" {
+@test "each kind has the distribution of its name" {
     need_numpy
     for kind in uniform normal integer identity; do
         "$MPIMATMUL" gen $kind.bin --dims 2x200x300 --seed 5 --kind $kind
@@ -86,7 +86,7 @@ assert np.array_equal(e, np.stack([np.eye(200, 300)] * 2))
 END
 }
 
-@test ".npy by the ending" {
+@test "the ending .npy selects the format" {
     need_numpy
     "$MPIMATMUL" gen A.npy --dims 2x3x5 --seed 4 --kind integer --dtype float16
     "$MPIMATMUL" gen A.bin --dims 2x3x5 --seed 4 --kind integer
@@ -107,7 +107,7 @@ END
     expect_only_files A.bin B.bin
 }
 
-@test "what cannot be written is refused with its reason" {
+@test "impossible outputs are refused with the reason" {
     program gen no/A.bin --dims 3x5
     expect_failure 73 "cannot create 'no/A.bin': No such file or directory"
     mkdir folder
@@ -126,7 +126,7 @@ END
     expect_quiet_success
 }
 
-@test "a matrix that no disk holds ends with 74 and leaves nothing" {
+@test "a matrix too large for any disk ends with 74 and leaves no file" {
     program gen A.bin --dims 2000000000x1000000
     expect_status 74
     [ "${#stderr_lines[@]}" -eq 1 ]
@@ -138,8 +138,8 @@ END
     expect_only_files
 }
 
-# Whoever reads the pipe takes his time.
-@test "a long command says what goes on, and for how long" {
+# The reader of the pipe is slow.
+@test "a long command reports its progress and its duration" {
     local style seen
     for style in plain bar none; do
         "$MPIMATMUL" gen - --dims 3000x1000 --seed 1 --progress $style 2> err | { sleep 3.2; cat > /dev/null; }
@@ -154,7 +154,7 @@ END
     [ ! -s err ]
 }
 
-@test "kinds without a seed, and numbers from 0 to 1, which are half of uniform's and a half" {
+@test "kinds without a seed, and the kind of numbers from 0 to 1, which are half of uniform's plus a half" {
     need_numpy
     for kind in zeros ones identity; do
         program gen $kind.npy --dims 3x2 --kind $kind

@@ -1,13 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# GGUF files: one that the package gguf has written (tests/data/make_gguf.py), and others by hand. Every tensor against
-# numpy; what is refused.
+# GGUF files: one written by the package gguf (tests/data/make_gguf.py), and others made by hand.
+# Every tensor is compared with numpy. Invalid files are refused.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
 data=$BATS_TEST_DIRNAME/../data
 
-@test "what the package gguf has written: names, numbers that lie there, packed blocks" {
+@test "a file of the package gguf is read: names, plain numbers, packed blocks" {
     need_numpy
     cp "$data/model.gguf" m.gguf
     program info m.gguf
@@ -47,7 +47,7 @@ refused() {
     expect_failure 65 "${@:2}"
 }
 
-@test "GGUF files that are not valid" {
+@test "invalid GGUF files are refused" {
     need_numpy
     python << 'END'
 import struct
@@ -101,7 +101,7 @@ which Q4_K has"
     refused empty.gguf "'empty.gguf' $no a tensor without a name, or with one of more than 1023 bytes"
 }
 
-@test "a type that is not known makes only its own tensor unreadable" {
+@test "a tensor of an unknown type is unreadable, and the others stay readable" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -140,7 +140,7 @@ END
     done
 }
 
-@test "packed tensors are what the package gguf makes of them, whole and by rows, on one rank and on two" {
+@test "packed tensors equal the package gguf's values, whole and by rows, on one rank and on two" {
     need_numpy
     cp "$data/blocks.gguf" b.gguf
     python << 'END'
@@ -167,7 +167,7 @@ for name in GGUF_PACKED:
     expected = np.load(name + ".expected.npy")
     assert same_bits(np.load(name + ".npy"), expected), name
     assert same_bits(np.load(f"{name}[{rows.start}:{rows.stop}].npy"), expected[rows]), name
-    # A product with the unit matrix is the rows themselves, where they are finite.
+    # A product with the unit matrix gives the rows themselves, if they are finite.
     product, right = np.load(name + ".product.npy"), expected[rows]
     finite = np.isfinite(right).all(axis=-1)
     assert finite.all() or name == "MXFP4", name

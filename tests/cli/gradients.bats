@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output, lines and launch are set by bats and the helper
-# Gradients of programs: of every function against central differences, and what cannot be differentiated. Composed
-# they are in random programs (programs.bats).
+# Gradients of programs: those of every function compared with central differences, and refusals of
+# functions without one. Random programs (programs.bats) compose them.
 
 load helper
 
@@ -17,7 +17,7 @@ setup() {
     need_numpy
 }
 
-# gradients RANKS TOLERANCE OPTION...: of the program that tests/gradients.py writes.
+# gradients RANKS TOLERANCE OPTION...: runs the program that tests/gradients.py writes.
 gradients() {
     local ranks=$1 tolerance=$2
     shift 2
@@ -29,7 +29,7 @@ gradients() {
     [ "$output" = '246 gradients' ]
 }
 
-@test "gradients of every function are its central differences, on any number of ranks" {
+@test "gradients of every function equal its central differences, on any number of ranks" {
     cp "$BATS_FILE_TMPDIR"/cases/* .
     for ranks in 1 2 3 5; do
         gradients "$ranks" 1e-6
@@ -37,7 +37,7 @@ gradients() {
     gradients 3 1e-6 --weights 1,3,2
 }
 
-@test "gradients in float32, of devices that are wrong, hang or are lost" {
+@test "gradients are right in float32 on devices that are wrong, hang or are lost" {
     cp "$BATS_FILE_TMPDIR"/cases/* .
     gradients 2 1e-4 --dtype float32
     gradients 1 1e-4 --dtype float32 --device faulty:corrupt=9:cpu
@@ -45,14 +45,15 @@ gradients() {
     gradients 2 1e-4 --dtype float32 --device faulty:hang=30:cpu --device-timeout 0.3
 }
 
-@test "gradients on an OpenCL device" {
+@test "gradients are right on an OpenCL device" {
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
     cp "$BATS_FILE_TMPDIR"/cases/* .
     gradients 1 1e-4 --dtype float32 --device 0:0
 }
 
-@test "gradients of attention take no memory for its scores" {
-    # 8 x 4096 x 4096 of them are 512 MiB; beside operands and results at most a fiftieth.
+@test "gradients of attention store no scores" {
+    # 8 x 4096 x 4096 scores are 512 MiB. The gradients take a fiftieth of that at most, beside
+    # operands and results.
     heads='(8, 4096, 64)'
     cat > made.py << END
 q, k, v, w = generate($heads, seed=1), generate($heads, seed=2), generate($heads, seed=3), generate($heads, seed=4)
@@ -76,7 +77,7 @@ refuses() {
     [ "${lines[0]}" = "mpimatmul: e.py:$2" ] || { echo "$output"; return 1; }
 }
 
-@test "what cannot be differentiated is refused, with the place and the reason" {
+@test "a function without a gradient is refused, with the place and the reason" {
     py -c 'import numpy as np; np.save("i.npy", [[1, 5, 2]])'
     refuses 'y = grad(x, x)' "2:5: cannot differentiate 'x' (3 x 4): expected one element"
     [[ $output == *'hint: sum and mean have one' ]]
@@ -111,7 +112,7 @@ refuses() {
     refuses 'y = cumsum(x, 2)' '2:15: axis 2 of 2 axes: expected -2 to 1'
 }
 
-@test "second derivatives go where the rules are made of others" {
+@test "second derivatives exist where the rules use differentiable operations" {
     cat > s.py << 'END'
 x = load("x.npy")
 g = grad(sum(x ** 3 + sin(x) * exp(x)), x)
@@ -134,7 +135,7 @@ places = np.argsort(np.argsort(-x))
 assert np.abs(s - 6 * np.take_along_axis(w, places, -1) * x * v).max() < 1e-12'
 }
 
-@test "gradients keep tuples as they are, and their names" {
+@test "gradients keep the structure of tuples, and their names" {
     cat > t.py << 'END'
 a, b = generate((3, 4), kind="integer", seed=1), generate((4, 2), kind="integer", seed=2)
 model = ((a, b), (generate((1, 2), kind="integer", seed=3),))
@@ -152,7 +153,7 @@ END
     [[ $output == *'gradient of b'* ]]
 }
 
-@test "losses have their slope where a part of them has none" {
+@test "losses have their slope also where a part of them has none" {
     cat > t.py << 'END'
 x, y = generate((2, 3), kind="zeros"), generate((2, 3), kind="ones") * 0.25
 w = grad(binary_cross_entropy(x, y), x) * 6
@@ -166,7 +167,7 @@ END
     py "$REPO/tests/reference.py" t.py
 }
 
-@test "a gradient that is made of numbers alone has the type of its value" {
+@test "a gradient made of numbers alone has the type of its value" {
     need_numpy
     py -c 'import numpy as np; np.save("x.npy", np.ones((2, 3)))'
     printf '%s\n' 'x = load("x.npy")' 'save("g.npy", grad(sum(x / 3), x))' > t.py
@@ -176,8 +177,8 @@ g = np.load("g.npy")
 assert g.dtype == np.float64 and (g == 1 / 3).all(), g'
 }
 
-# masked_rows OPTION...: a row of attention whose keys are all masked is 0, and so are its gradients. The values are
-# closed forms: the row that sees one key is its value.
+# masked_rows OPTION...: a row of attention with all keys masked is 0, and so are its gradients. The
+# expected values are closed forms: a row that sees one key has that key's value.
 masked_rows() {
     run "$MPIMATMUL" run masked.py --quiet "$@" < /dev/null
     [ "$status" -eq 0 ]
@@ -194,7 +195,7 @@ has("c", np.zeros((400, 3)))
 has("dc", np.zeros((400, 3)))'
 }
 
-@test "a row of attention whose keys are all masked is 0, and has the gradient 0" {
+@test "a row of attention with all keys masked is 0 and has the gradient 0" {
     py -c '
 import numpy as np
 np.save("q.npy", [[1.0], [2.0]])
@@ -222,7 +223,7 @@ END
     ! "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || masked_rows --dtype float32 --device 0:0
 }
 
-@test "gradients where a slope has no bound: at zeros, subnormal, huge and infinite numbers" {
+@test "gradients are right where a slope is unbounded: at zeros, subnormal, huge and infinite numbers" {
     need_numpy
     local type device devices=("cpu" "reference")
     if "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"'; then
@@ -246,8 +247,8 @@ END
     fi
 }
 
-# bools RANKS OPTION...: attention with masks of bools. The values are those of scaled_dot_product_attention of torch
-# 1.13, and of its backward.
+# bools RANKS OPTION...: attention with masks of bools. The expected values are those of torch
+# 1.13's scaled_dot_product_attention and its backward.
 bools() {
     "${launch[@]}" -n "$1" "$MPIMATMUL" run bools.py --quiet "${@:2}" < /dev/null
     "${launch[@]}" -n "$1" "$MPIMATMUL" run kept.py --quiet "${@:2}" < /dev/null
@@ -268,7 +269,7 @@ has("sum", [[1.5], [1.88079708]])
 has("hot", [[1], [2]])'
 }
 
-@test "a mask of bools says where a query may attend, one of floats is added, one of integers refused" {
+@test "a mask of bools allows attention, one of floats is added, one of integers is refused" {
     export MPIMATMUL_SHARD_DIR=$PWD/shards
     py -c '
 import numpy as np
@@ -282,7 +283,7 @@ np.save("h.npy", [[[2., 3], [3, 0], [3, 3]], [[3, -3], [0, 1], [-2, -1]]])
 np.save("k.npy", [[[1., 2], [1, -2], [1, 3], [-2, 0]], [[-1, 3], [-3, 0], [3, 0], [-3, 2]]])'
     cat > bools.py << 'END'
 q, m, u, f = load("q.npy"), load("m.npy"), load("u8.npy"), load("floats.npy")
-some = q > 1                                    # no gradient goes to what is compared
+some = q > 1  # a compared value has no gradient
 masks = (m, u != 0, m.T.T, m * (f == 1), 1 - (m < 1), where(some, m, u == 1), reshape(m, (1, 2, 2))[0], maximum(m, 0),
          concat((m[:, 0:1], m[:, 1:2]), axis=-1), take(m, arange(2)), stop_gradient(place(m, "replicate")),
          permute(permute(m, (1, 0)), (1, 0)), maximum(q.T == 1, some))
@@ -322,7 +323,7 @@ False, or floats that are added to the scores
     [ ! -e r.npy ]
 }
 
-@test "ties of a maximum over all axes share its gradient as torch's amax has it" {
+@test "ties of a maximum over all axes share its gradient as in torch's amax" {
     need_numpy
     py -c '
 import numpy as np

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Help and version: on stdout, code 0, complete, the same as the tables that parse.
+# Help and version: on stdout, code 0, complete, and equal to the tables that the parser uses.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -34,9 +34,9 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
     done
 }
 
-@test "options that the environment can set name their variable" {
+@test "options with an environment variable name it" {
     program mul --help
-    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 29 ]       # all but --output and --help
+    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 29 ]  # all but --output and --help
     grep -q -F '[default: off; MPIMATMUL_TRANSPOSE_A]' <<< "$output"
     program gen --help
     grep -q -F -e '--seed N' <<< "$output"
@@ -51,13 +51,13 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
     done
 }
 
-@test "every option in the help of mul is accepted, and what does not exist is not listed" {
+@test "the parser accepts every option in the help of mul, and --help lists no other" {
     program mul --help
     names=$(sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p' <<< "$output")
     [ "$(wc -w <<< "$names")" -eq 42 ]
     for name in $names; do
         [ "$name" != help ] || continue
-        program mul A.bin "--$name=?"      # a bad value or a missing operand, not an unknown option
+        program mul A.bin "--$name=?"  # a bad value or a missing operand, not an unknown option
         expect_status 64
         [[ "$stderr" != *"unknown option"* ]]
     done
@@ -77,7 +77,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
     [ "$output" = "$expected" ]
 }
 
-@test "help and version are words, too" {
+@test "help and version are commands, too" {
     program help
     expect_quiet_success
     expected=$output

@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 #
-# For every bats file here: runs the program in a folder of the test's own, and compares what it says with
-# what it should say, whole lines and exit codes.
+# Loaded by every bats file here: runs the program in a folder of the test's own and compares its
+# output with the expected whole lines and exit codes.
 
 bats_require_minimum_version 1.5.0
 # shellcheck source=tests/environment.sh
@@ -15,7 +15,8 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
 }
 
-# What libevent may say in mpirun, when a rank's pipe is closed while it is told of it, is not ours.
+# Drops the warnings of libevent, which mpirun prints when a rank closes its pipe while mpirun reads
+# it.
 eval "$(as_it_is=$(declare -f run) && printf '%s' "run_as_it_is${as_it_is#run}")"
 run() {
     run_as_it_is "$@" || return
@@ -28,39 +29,41 @@ need_numpy() {
     [ -S "${PYTHON_SERVER:-}" ] || py -c 'import numpy' 2> /dev/null || skip "numpy is not installed"
 }
 
-# What `python3 ARGUMENTS...` does: run-tests has a Python at hand that has imported numpy.
+# Does the work of `python3 ARGUMENTS...`: run-tests has a running Python with numpy already
+# imported.
 py() {
     if [ -S "${PYTHON_SERVER:-}" ]; then
         "$PYTHON" -ISs "$REPO/tests/lib/python_client.py" "$PYTHON_SERVER" "$@"
     else
-        OPENBLAS_NUM_THREADS=1 "$PYTHON" "$@" # numpy's begins as many threads as there are cores, for nothing
+        # without this, numpy's OpenBLAS starts a thread per core for nothing
+        OPENBLAS_NUM_THREADS=1 "$PYTHON" "$@"
     fi
 }
 
-# From stdin, with the module `matrices` at hand.
+# Runs Python from stdin, with the module `matrices`.
 python() {
     py - "$@"
 }
 
-# The program alone: sets status, output, stderr, stderr_lines.
+# Runs the program alone: sets status, output, stderr, stderr_lines.
 program() {
     run --separate-stderr "$MPIMATMUL" "$@" < /dev/null
 }
 
-# mpirun as quiet as it can be. When a rank ends with a code other than 0 it sends SIGTERM and SIGKILL to the
-# others and sleeps a second between: without that the tests take a fifth of the time, and a rank that prints
-# its line too late is found out.
+# mpirun with as little output as possible. When a rank ends with a code other than 0, mpirun sends
+# SIGTERM and SIGKILL to the others with a second of sleep between. Without that sleep the tests
+# take a fifth of the time, and a rank that prints its line too late is noticed.
 launch=(mpirun -q --mca odls_base_sigkill_timeout 0 -x "$PATIENT")
 
-# The program on so many ranks: ranks 2 mul A.bin B.bin
+# Runs the program on that many ranks: ranks 2 mul A.bin B.bin
 ranks() {
     local count=$1
     shift
     run --separate-stderr "${launch[@]}" -n "$count" "$MPIMATMUL" "$@" < /dev/null
 }
 
-# widest_kernels: the set for the widest vectors of this processor, as /proc/cpuinfo lists them; nothing elsewhere than
-# on an x86-64.
+# widest_kernels: prints the kernel set for the widest vectors of this processor, by /proc/cpuinfo.
+# Prints nothing on any other machine than an x86-64.
 widest_kernels() {
     local flags
     flags=" $(grep -m 1 '^flags' /proc/cpuinfo | cut -d : -f 2) "
@@ -71,8 +74,8 @@ widest_kernels() {
     esac
 }
 
-# A library that is older than this processor takes kernels for another one, which doctor finds: tests of something
-# else tell it what to take.
+# An OpenBLAS older than this processor uses kernels for another one, which doctor reports. Tests of
+# other things therefore choose the kernels themselves.
 mend_kernels() {
     unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_BLOCK_FACTOR
     if [[ "$("$MPIMATMUL" devices --device cpu < /dev/null)" == *", not of this processor's "* ]]; then
@@ -93,7 +96,8 @@ expect_status() {
     fi
 }
 
-# expect_end CODE LINE: that line of ours before all others, one of them, and no result D.bin.
+# expect_end CODE LINE: LINE comes first on stderr and is the only line of the program, and there is
+# no result D.bin.
 expect_end() {
     expect_status "$1" || return 1
     if [ "${stderr_lines[0]}" != "mpimatmul: $2" ] || [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -ne 1 ] ||
@@ -104,7 +108,7 @@ expect_end() {
     fi
 }
 
-# Success without a word on stderr.
+# Success without any output on stderr.
 expect_quiet_success() {
     expect_status 0 || return 1
     if [ -n "${stderr:-}" ]; then
@@ -114,8 +118,9 @@ expect_quiet_success() {
     fi
 }
 
-# source_lines TEXT: what stands below a failure of the program that TEXT names a place of, "FILE:LINE:COLUMN: ...":
-# that line, and a caret. One with a tab, or too long, is of the tests that set `shown_source` to what they expect.
+# source_lines TEXT: prints the lines that follow the error TEXT of a program, "FILE:LINE:COLUMN:
+# ...": the source line and a caret. A test with a tab in that line, or with a long line, sets
+# `shown_source` to the expected text.
 source_lines() {
     local line
     if [ -n "${shown_source:-}" ]; then
@@ -126,7 +131,8 @@ source_lines() {
     fi
 }
 
-# expect_failure CODE LINE [HINT]: exactly these lines on stderr, with that of a program's text, and nothing on stdout.
+# expect_failure CODE LINE [HINT]: exactly these lines on stderr, with the source line of a program,
+# and nothing on stdout.
 expect_failure() {
     local expected
     expected="mpimatmul: $2$(source_lines "$2")"
@@ -139,12 +145,12 @@ expect_failure() {
     fi
 }
 
-# script TEXT: the program `e.py`.
+# script TEXT: writes the program `e.py`.
 script() {
     printf '%s\n' "$1" > e.py
 }
 
-# refuses TEXT LINE [HINT]: with 65, and nothing is left but the text.
+# refuses TEXT LINE [HINT]: the program ends with 65, and no file is left but the text.
 refuses() {
     script "$1"
     program run e.py
@@ -152,7 +158,8 @@ refuses() {
     expect_only_files e.py
 }
 
-# refused_behind LINES LINE:COLUMN TEXT HINT STATEMENT: what is said of STATEMENT behind LINES in e.py. HINT '': none.
+# refused_behind LINES LINE:COLUMN TEXT HINT STATEMENT: STATEMENT behind LINES in e.py is refused
+# with TEXT and HINT. HINT '': none.
 refused_behind() {
     printf '%s\n' "$1" "$5" > e.py
     run --separate-stderr "$MPIMATMUL" run e.py
@@ -165,7 +172,7 @@ refused_behind() {
     fi
 }
 
-# expect_line TEXT: a whole line of stdout.
+# expect_line TEXT: stdout has this whole line.
 expect_line() {
     if ! grep -q -x -F -e "$1" <<< "$output"; then
         printf 'expected on stdout the line\n%s\n' "$1"
@@ -174,13 +181,14 @@ expect_line() {
     fi
 }
 
-# outcome: stdout of a program that says at its end what it was, with N for its seconds, speed and number of steps.
+# outcome: prints stdout of a program, with N for the seconds, speed and number of steps in its last
+# lines.
 outcome() {
     sed -E '/^wall /{s/[0-9]+\.[0-9]{3} s/N s/g;s/[0-9]+\.[0-9] GFLOP/N GFLOP/;s/\([0-9]+ steps?;/(N steps;/}' \
         <<< "${output:?}"
 }
 
-# expect_only_files NAME...: nothing else is in the test's folder, least of all a half-written result.
+# expect_only_files NAME...: the test's folder has no other file, above all no temporary result.
 expect_only_files() {
     local found
     found=$(find . -mindepth 1 -printf '%P\n' | sort | xargs)
@@ -190,7 +198,8 @@ expect_only_files() {
     fi
 }
 
-# What stands between mpirun and the program where a rank is to be stopped: each leaves its number.
+# Writes the script `record`, which stands between mpirun and the program. Each rank stores its
+# process id, by which a test stops it.
 recorder() {
     # shellcheck disable=SC2016 # expanded there
     printf '%s\n' '#!/bin/sh' 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"' 'exec "$@"' > record
@@ -198,7 +207,7 @@ recorder() {
     echo ./record
 }
 
-# Of a job that writes D.bin: rank 1 stands still for 12 s, beginning in its midst.
+# Stops rank 1 of a job that writes D.bin for 12 s, beginning one second after D.bin.part appears.
 stop_rank_1() {
     local i
     for ((i = 0; i < 100; i++)); do
@@ -211,8 +220,8 @@ stop_rank_1() {
     kill -CONT "$(< pid.1)"
 }
 
-# operands_of_nodes BETA: A, B and C, large enough for several chunks, packets and panels, and right.bin, which is
-# A B + BETA C.
+# operands_of_nodes BETA: makes A, B and C, large enough for several chunks, packets and panels, and
+# right.bin, which is A B + BETA C.
 operands_of_nodes() {
     "$MPIMATMUL" gen A.bin --dims 401x701 --kind integer --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 701x501 --kind integer --seed 2 --quiet
@@ -220,7 +229,7 @@ operands_of_nodes() {
     "$MPIMATMUL" mul A.bin B.bin --beta "$1" --c-in C.bin -o right.bin --device cpu --quiet
 }
 
-# The Python package of this checkout with the library of the build, and a folder of its own.
+# Uses the Python package of this checkout with the library of the build, in a folder of its own.
 setup_package() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
     need_plain "python is not linked against the sanitizer"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# info and convert, with numpy as the other side: what it wrote is read, what is written it reads.
+# info and convert, with numpy as the other side: they read numpy's files, and numpy reads theirs.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -24,7 +24,7 @@ END
     [ "$(xargs <<< "${lines[7]}")" = "..." ]
 }
 
-@test "info of several files is one table, of a matrix smaller than the corner no dots" {
+@test "info of several files is one table, and a matrix smaller than the corner has no dots" {
     "$MPIMATMUL" gen A.bin --dims 2x3 --kind identity
     "$MPIMATMUL" gen B.npy --dims 7x2x3 --dtype float16 --seed 1
     program info A.bin B.npy
@@ -43,7 +43,7 @@ END
     [ "$(xargs <<< "${lines[1]}")" = "bin 1 2 x 3 float32 44 A.bin" ]
 }
 
-@test "info --json is JSON, whatever is in the file and in its name" {
+@test "info --json is valid JSON for any contents and name of the file" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -67,7 +67,7 @@ assert fortran["corner"] == [[1, 2], [3, 4]]
 END
 }
 
-@test "info goes on after files that are none, and ends with the code of the first" {
+@test "info continues after invalid files and ends with the code of the first" {
     "$MPIMATMUL" gen A.bin --dims 2x3 --kind identity
     printf 'text' > t.bin
     program info A.bin missing.bin A.bin t.bin A.bin
@@ -81,7 +81,7 @@ END
     [ "${stderr_lines[1]}" = "mpimatmul: cannot open 'missing.bin': No such file or directory" ]
 }
 
-@test "info --json has an entry for each file, also for those that are none" {
+@test "info --json has an entry for each file, also for invalid ones" {
     "$MPIMATMUL" gen A.bin --dims 2x3 --kind identity
     run --separate-stderr "$MPIMATMUL" info --json A.bin missing.bin A.bin
     expect_status 66
@@ -94,7 +94,7 @@ assert first["dims"] == last["dims"] == [1, 1, 2, 3]
 END
 }
 
-@test "info of float64 counts and shows what is in the file, in both orders" {
+@test "info of float64 counts and prints the file's own values, in both orders" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -112,7 +112,7 @@ END
     done
 }
 
-@test "values that become infinite are counted, and --quiet does not hide it" {
+@test "values that become infinite are counted, and --quiet does not hide the count" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -140,7 +140,7 @@ END
     expect_quiet_success
 }
 
-@test "mul counts the elements of C that 16 bits cannot hold, and names inputs that float32 cannot" {
+@test "mul counts the elements of C beyond the 16-bit range, and names inputs beyond float32" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -160,7 +160,7 @@ END
     [ "$stderr" = "mpimatmul: warning: 'D.npy': values beyond float32 were read as infinite" ]
 }
 
-@test "what numpy writes is read: f2 f4 f8, both byte orders, both element orders, 1-D to 4-D" {
+@test "files of numpy are read: f2 f4 f8, both byte orders, both element orders, 1-D to 4-D" {
     need_numpy
     python << 'END'
 import itertools
@@ -183,7 +183,7 @@ for kind, byte_order, order, dims in cases:
 END
 }
 
-@test "numpy reads what is written, and finds the same elements" {
+@test "numpy reads the written files and finds the same elements" {
     need_numpy
     for dtype in float32 float16; do
         "$MPIMATMUL" gen A.bin --dims 2x3x5x7 --seed 2 --kind normal --dtype $dtype
@@ -246,7 +246,7 @@ assert np.array_equal(read_bin("W.bin")[1].view("<u4"), expected.astype("<u4") <
 END
 }
 
-@test "float64 is said to become float32, unless that was asked for" {
+@test "a notice says that float64 becomes float32, unless float32 was asked for" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -261,7 +261,7 @@ END
     expect_quiet_success
 }
 
-@test "float64 and whole numbers stay what they are where the format has them" {
+@test "float64 and whole numbers keep their type where the format has it" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -324,7 +324,7 @@ END
     [ "$(head -c 20 A.bin | od -An -v -t d4 | xargs)" = "4 2 1 5 3" ]
 }
 
-@test "numpy files that are no matrices are refused" {
+@test "numpy files without a matrix are refused" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -342,9 +342,9 @@ END
     [ ! -e out.bin ]
 }
 
-# Axes of what is written, of all pairs of operands of one to four axes, stacks of one and of several among them. A file
-# of one axis is a row.
-@test "results have the axes that numpy gives them, at least two, in every format and on every rank count" {
+# Axes of written results, for all pairs of operands of one to four axes, with stacks of one and of
+# several. A file of one axis is a row.
+@test "results have numpy's axes, at least two, in every format and on every rank count" {
     need_numpy
     python << 'END'
 import itertools, os, subprocess
@@ -354,7 +354,7 @@ from tensors import read_safetensors
 program = os.environ["MPIMATMUL"]
 mpirun = ["mpirun", "-q", "--mca", "odls_base_sigkill_timeout", "0", "-n", "2"]
 rng = np.random.default_rng(7)
-stacks = [None, (), (1,), (3,), (1, 1), (1, 3), (2, 1), (2, 3)]   # None: one axis
+stacks = [None, (), (1,), (3,), (1, 1), (1, 3), (2, 1), (2, 3)]  # None: one axis
 endings = ["npy", "npz", "safetensors"]
 def operand(letter, stack, rows, cols):
     shape = (cols,) if stack is None else stack + (rows, cols)
@@ -407,7 +407,7 @@ for ranks in [], mpirun:
     run(*ranks, program, "run", "all.py", "--device", "cpu", "--verify", "off", "--progress", "none")
     for path, expected in wanted:
         expect(path, expected)
-# What is added has axes, too; what is kept has none but by its sizes.
+# An addend has axes, too. A kept value has only the axes that its sizes imply.
 np.save("c4.npy", np.ones((1, 1, 5, 7), "f4"))
 two = {name: a for name, a in left + right}
 run(program, "mul", "a.npy", "b.npy", "--beta", "1", "--c-in", "c4.npy", "-o", "c.npy", "--device", "cpu", "-q")
@@ -418,7 +418,7 @@ run(program, "add", "a3.npy", "a11.npy", "-o", "added.safetensors", "--device", 
 expect("added.safetensors", two["a3"] + two["a11"])
 run(program, "map", "neg", "a1.npy", "-o", "mapped.npy", "--device", "cpu", "-q")
 expect("mapped.npy", -two["a1"])
-# convert: those of its input; a .bin has always four.
+# convert keeps the axes of its input. A .bin always has four.
 for i, ((name, a), ending) in enumerate(itertools.product(left, endings)):
     source = endings[(i + i // 3) % 3]
     run(program, "convert", "-q", name + ".npy", f"s.{source}")
@@ -440,7 +440,7 @@ for dims in (5, 3), (3, 5, 3), (2, 3, 5, 3), (2, 1, 5, 3):
 END
 }
 
-@test "float64, and decimal text, become 16-bit types in one rounding" {
+@test "float64 and decimal text become 16-bit types in one rounding" {
     need_numpy
     python << 'END'
 import numpy as np

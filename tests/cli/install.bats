@@ -1,25 +1,25 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What `make install` and the Debian package of `make deb` put where, that it works from there, and that nothing
-# of it stays. Completions are asked by the shells they are for.
+# The folders and files of `make install` and of the Debian package of `make deb`: they work from
+# there, and removal leaves nothing. The shells themselves are asked for completions.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
 setup_file() {
     export ROOT=$BATS_FILE_TMPDIR/root
     make_built install DESTDIR="$ROOT"
-    # One start of the program for all tests: its own list is what pages and completions are compared with.
+    # One start of the program for all tests: pages and completions are compared with its own list.
     COMMANDS=$("$MPIMATMUL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | xargs)
     export COMMANDS
 }
 read -r -a commands <<< "${COMMANDS:-}"
 
-# Everything below a folder, a folder with its slash.
+# Prints all paths below a folder. A folder has a slash at its end.
 list_tree() {
     (cd "$1" && find . -mindepth 1 \( -type d -printf '%P/\n' -o -printf '%P\n' \) | LC_ALL=C sort)
 }
 
-# Names of the options of a command, as its --help has them.
+# Prints the option names of a command, from its --help.
 options_of() {
     "$MPIMATMUL" "$1" --help | grep -o -E '^  (-[a-z],|   ) --[a-z-]+' | grep -o -E -- '--[a-z-]+' | sort | xargs
 }
@@ -28,7 +28,7 @@ options_of() {
     mkdir -p root/usr/local/{bin,lib/pkgconfig,lib/python3/dist-packages,include}
     mkdir -p root/usr/local/share/{doc,man/man1,man/man3,man/man5,man/man7}
     mkdir -p root/usr/local/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
-    # Another's completion of a launcher stays, and is not replaced.
+    # An existing completion of a launcher stays and is not replaced.
     echo other > root/usr/local/share/bash-completion/completions/mpiexec
     touch root/usr/local/{bin/other,lib/libother.so,share/man/man1/other.1,share/fish/vendor_completions.d/other.fish}
     list_tree root > before
@@ -40,14 +40,14 @@ options_of() {
     [ "$(< root/usr/local/share/bash-completion/completions/mpiexec)" = other ]
 }
 
-@test "uninstall leaves no file where nothing was before" {
+@test "uninstall leaves no file where none existed before" {
     make_built install DESTDIR="$PWD/root" PREFIX=/opt/mm > /dev/null
     make_built uninstall DESTDIR="$PWD/root" PREFIX=/opt/mm > /dev/null
     run find root -not -type d -o -name '*mpimatmul*'
     [ "$status" -eq 0 ] && [ -z "$output" ]
 }
 
-@test "the installed program runs, with the files that README names beside it" {
+@test "the installed program runs with the files that README names beside it" {
     run "$ROOT/usr/local/bin/mpimatmul" --version
     [ "$output" = "$("$MPIMATMUL" --version)" ]
     cd "$ROOT/usr/local/share/mpimatmul"
@@ -59,7 +59,7 @@ options_of() {
 
 # ------------------------------------------------------------------------------------------------ manual pages
 
-@test "a manual page for the program and one for each command, with every option" {
+@test "the program and each command have a manual page with every option" {
     cd "$ROOT/usr/local/share/man/man1"
     [ "$(echo ./*.1 | wc -w)" -eq $((${#commands[@]} + 1)) ]
     for command in "${commands[@]}"; do
@@ -88,7 +88,7 @@ sorted() {
     printf '%s\n' "$@" | sort | xargs
 }
 
-# complete_in_bash WORD...: what bash offers for the last word, sorted, on one line.
+# complete_in_bash WORD...: prints bash's completions of the last word, sorted, on one line.
 complete_in_bash() {
     # shellcheck disable=SC2016 # for the bash that runs it
     bash --norc -c '
@@ -117,7 +117,8 @@ complete_in_bash() {
     [ -z "$(complete_in_bash mpimatmul mul --alpha '')" ]
 }
 
-# launched_in_bash WORD...: the same of a launcher's line, by what is registered for its first word.
+# launched_in_bash WORD...: the same for the line of a launcher, by the completion of its first
+# word.
 launched_in_bash() {
     # shellcheck disable=SC2016 # for the bash that runs it
     bash --norc -c '
@@ -140,7 +141,7 @@ launched_in_bash() {
     [[ " $(launched_in_bash mpirun -n 4 tru) " == *" true "* ]]
 }
 
-@test "bash completes names of files and folders, as readline asks for them" {
+@test "bash completes names of files and folders as readline expects" {
     touch 'left matrix.bin' right.bin
     mkdir rights
     cat > ask.py << 'END'
@@ -173,7 +174,7 @@ END
 @test "zsh completes commands, options and values" {
     command -v zsh > /dev/null || skip "zsh is not installed"
     zsh -n "$ROOT/usr/local/share/zsh/site-functions/_mpimatmul"
-    # Each Tab goes to an interactive zsh whose compadd prints what it would offer.
+    # Each Tab goes to an interactive zsh in which compadd prints its completions.
     cat > ask.zsh << 'END'
 zmodload zsh/zpty
 zpty ask zsh -f -i
@@ -240,11 +241,12 @@ END
 
 # ---------------------------------------------------------------------------------------------- Debian package
 
-@test "the package installs, works and goes again, with its dependencies met by this machine's packages" {
+@test "the package installs, works and is removed, with its dependencies met by this machine's packages" {
     command -v dpkg-shlibdeps > /dev/null || skip "dpkg-dev is not installed"
     [ "$(id -u)" -eq 0 ] || skip "lab: dpkg needs root"
     package=$(make_built deb | tail -n 1)
-    # A root of its own, below a copy of what this machine's dpkg knows: dependencies are checked in earnest.
+    # A root of its own, below a copy of this machine's dpkg database, so that dpkg checks the
+    # dependencies.
     mkdir -p root admin/info admin/updates admin/triggers
     cp /var/lib/dpkg/status admin/
     : > admin/available
@@ -253,7 +255,8 @@ END
     [ "$(dpkg-query --admindir="$PWD/admin" --show --showformat='${Status} ${Version}' mpimatmul)" = \
         "install ok installed $("$MPIMATMUL" --version | cut -d ' ' -f 2)" ]
 
-    # Everything of `make install`, nothing below /usr/local, and found without a path of the build tree.
+    # The package has every file of `make install`, none below /usr/local, and works without a path
+    # of the build tree.
     libraries=$(dirname root/usr/lib/*/libmpimatmul.so)
     find "$ROOT" \( -type f -o -type l \) -printf '%f\n' | sort > installed
     find root \( -type f -o -type l \) -printf '%f\n' | sed -e 's/\.\([1357]\)\.gz$/.\1/' -e /^copyright$/d |
@@ -276,7 +279,7 @@ END
         gunzip --stdout "root/usr/share/man/man1/mpimatmul-$command.1.gz" | grep -q -F "mpimatmul $command"
     done
     root/usr/bin/mpimatmul gen A.bin --dims 5x5 --kind identity
-    # Stripped, nothing in it can be told from Open MPI's leaks.
+    # In a stripped program the sanitizer cannot separate its own leaks from those of Open MPI.
     ASAN_OPTIONS=detect_leaks=0 root/usr/bin/mpimatmul mul A.bin A.bin -o C.bin --quiet
     root/usr/bin/mpimatmul diff A.bin C.bin --quiet
     unset LD_LIBRARY_PATH

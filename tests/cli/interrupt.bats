@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Ctrl-C and its like: one line, the old result and nothing else, exit 75; a result that was finished stays.
+# Ctrl-C and similar signals: one line, the old result and no other file, exit 75. A finished result
+# stays.
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
 load helper
 
@@ -12,8 +13,9 @@ setup() {
     cp D.bin old.bin
 }
 
-# interrupt SIGNAL DISPOSITION COMMAND...: a product of some seconds, and the signal when it has begun; disposition
-# `default` or `ignore` is what the command starts with. Sets code; out and err are what it said.
+# interrupt SIGNAL DISPOSITION COMMAND...: starts a product of some seconds and sends the signal
+# after its begin. The command starts with the disposition `default` or `ignore`. Sets code; out and
+# err hold the output.
 interrupt() {
     local signal=$1 disposition=$2
     shift 2
@@ -39,7 +41,7 @@ expect_stopped() {
     cmp D.bin old.bin && expect_only_files A.bin B.bin D.bin old.bin out err
 }
 
-@test "a process that is interrupted ends with 75, one line and no temporary file" {
+@test "an interrupted process ends with 75, one line and no temporary file" {
     local signal
     for signal in INT TERM HUP; do
         interrupt $signal default "$MPIMATMUL"
@@ -47,8 +49,8 @@ expect_stopped() {
     done
 }
 
-# mpirun passes all of them on as SIGTERM, and ends with 1 whatever its ranks end with.
-@test "mpirun that is interrupted: one line, no temporary file" {
+# mpirun passes all of them on as SIGTERM, and ends with 1 whatever the ranks' codes.
+@test "an interrupted mpirun gives one line and no temporary file" {
     local signal
     for signal in INT HUP; do
         interrupt $signal default mpirun -q -n 2 "$MPIMATMUL"
@@ -56,7 +58,7 @@ expect_stopped() {
     done
 }
 
-@test "mpirun that is interrupted: no rank leaves the part of a kept value that it has begun" {
+@test "when mpirun is interrupted, no rank leaves its unfinished part of a kept value" {
     local signal shards=$PWD/shards
     printf '%s\n' 'save("kept:y", load("A.bin") @ load("B.bin"))' > keep.py
     for signal in INT TERM; do
@@ -74,8 +76,8 @@ expect_stopped() {
     done
 }
 
-# mpirun kills the others as soon as one rank has ended.
-@test "root ends when the others have removed their parts of kept values" {
+# mpirun kills the other ranks as soon as one has ended.
+@test "root ends after the other ranks have removed their parts of kept values" {
     local shards=$PWD/shards command=("$MPIMATMUL" run keep.py --progress none --device faulty:delay=20s:cpu)
     printf '%s\n' 'save("kept:y", load("A.bin") @ load("B.bin"))' > keep.py
     MPIMATMUL_SHARD_DIR=$shards mpirun -q -n 1 "${command[@]}" : -n 1 env "LD_PRELOAD=$BUILD/tests/late.so" \
@@ -103,7 +105,7 @@ expect_stopped() {
     [ ! -e D.bin.part ]
 }
 
-@test "a signal that was ignored stays ignored" {
+@test "an ignored signal stays ignored" {
     interrupt HUP ignore "$MPIMATMUL"
     [ "$code" -eq 0 ]
     [ ! -e D.bin.part ] && ! cmp -s D.bin old.bin
@@ -126,9 +128,9 @@ expect_stopped() {
     expect_only_files A.bin B.bin D.bin old.bin many.py out err
 }
 
-# The signal comes while the folder is written down, when the result has its name: the process ends as if nothing
-# had happened.
-@test "a result that is finished is complete, and the exit code says so" {
+# The signal arrives during the fsync of the folder, after the rename of the result: the process
+# ends as if there had been no signal.
+@test "a finished result is complete after a signal, and the exit code says so" {
     strace -o /dev/null true 2> /dev/null || skip "strace is missing or may not trace"
     strace -f -q -o /dev/null -e trace=rename -e inject=rename:signal=TERM \
         "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet --device cpu > out 2> err < /dev/null
@@ -141,7 +143,7 @@ expect_stopped() {
     expect_stopped 75 "stopped by SIGTERM: no result was written"
 }
 
-@test "a loop of which turns have written is not over: the same at once" {
+@test "a loop that writes in its turns is not finished, and ends at once" {
     printf '%s\n' 'x = generate((4, 4), seed=1)' 'for i in loop(100000000):' '    x = tanh(x * 0.9 + 0.1)' \
         '    if i % 100 == 99:' '        checkpoint("c.safetensors", (x, x * 2), turn=i + 1)' > loop.py
     local launcher

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Values that stay on the ranks from job to job: how they are kept, named, listed and removed; where they are used as
-# they lie; and every way in which a set may be another one than it says.
+# Values kept on the ranks from job to job: how they are stored, named, listed and removed, their
+# use in place, and every way in which a set may differ from its description.
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
 load helper
 
@@ -17,7 +17,7 @@ for name, shape in ("A", (101, 57)), ("B", (57, 83)), ("C", (83, 19)):
 END
 }
 
-# Two ranks have A B as y.
+# Two ranks keep A B as y.
 kept_y() {
     operands
     ranks 2 mul A.npy B.npy --device cpu -o kept:y "$@"
@@ -26,7 +26,7 @@ kept_y() {
 kept:y: 101 x 83 on 2 ranks" ]
 }
 
-# equal FILE EXPRESSION: of A, B, C and y = A B.
+# equal FILE EXPRESSION: compares a file with an expression of A, B, C and y = A B.
 equal() {
     py -c "import numpy as np, sys
 A, B, C = (np.load(n + '.npy') for n in 'ABC')
@@ -34,7 +34,7 @@ y = A @ B
 assert np.array_equal(np.load(sys.argv[1]), eval(sys.argv[2])), sys.argv" "$1" "$2"
 }
 
-# expect_refused CODE TEXT [HINT]: by rank 1, which does not find what it has kept.
+# expect_refused CODE TEXT [HINT]: refused by rank 1, which does not find its kept part.
 expect_refused() {
     expect_failure "$1" "rank 1 on $(hostname): cannot use kept 'y': $2" "${@:3}"
 }
@@ -43,11 +43,11 @@ sums() {
     (cd s && sha256sum -- *)
 }
 
-@test "what mul and run keep is named wherever a matrix is expected" {
+@test "a value kept by mul or run is named wherever a matrix is expected" {
     operands
     ranks 2 mul A.npy B.npy --keep --device cpu
     expect_quiet_success
-    grep -q -E '^ +1 +[^ ]+ +cpu +[0-9]+ .* %' <<< "$output" # a product's table
+    grep -q -E '^ +1 +[^ ]+ +cpu +[0-9]+ .* %' <<< "$output"  # the table of a product
     [ "$(tail -n 2 <<< "$output")" = "result verified (Freivalds), 0 blocks recomputed
 kept:AxB: 101 x 83 on 2 ranks" ]
     ranks 2 mul A.npy B.npy --keep -o file.npy --device cpu -q
@@ -74,7 +74,7 @@ kept:AxB: 101 x 83 on 2 ranks" ]
     ranks 2 mul kept:t kept:AxB -o z.npy --device cpu -q
     expect_quiet_success
     equal z.npy 'y.T @ y'
-    # On one machine, which has all shards, other commands read them too.
+    # On one machine, which has all shards, other commands read kept values too.
     program convert kept:t t.npy -q
     expect_quiet_success
     equal t.npy y.T
@@ -91,7 +91,7 @@ kept:AxB: 101 x 83 on 2 ranks" ]
     [ "$(stat -c %a s)" = 700 ]
 }
 
-@test "programs that hand values on by keeping them, against numpy" {
+@test "programs that pass values on by keeping them give numpy's results" {
     operands
     printf '%s\n' 'a = load("A.npy")' 'save("kept:y", a @ load("B.npy"))' 'save("kept:n", softmax(a / 7))' > first.py
     printf '%s\n' 'save("kept:t", load("kept:y").T * 2 + 1)' \
@@ -111,17 +111,17 @@ assert np.abs(np.load("s.npy") - np.load("numpy/s.npy")).max() < 1e-6
 END
 }
 
-@test "a set that is written again removes what killed jobs have left of it" {
+@test "a rewritten set removes the leftovers of killed jobs" {
     kept_y
     touch s/y_shards.json.0123456789abcdef.part s/y_shard_7.npy.part s/x_shard_0.npy.part s/y_shard_8.npy.part
     exec 9< s/y_shard_8.npy.part
-    flock 9 # another job writes this one
+    flock 9  # another job writes this one
     kept_y
     exec 9<&-
     [ "$(cd s && echo *.part)" = "x_shard_0.npy.part y_shard_8.npy.part" ] || { ls s; return 1; }
 }
 
-@test "kept lists sets, and removes them" {
+@test "kept lists sets and removes them" {
     kept_y
     ranks 2 kept
     expect_quiet_success
@@ -164,7 +164,7 @@ END
     expect_failure 66 "no kept 'y' in '$PWD/s'" "mpimatmul kept lists what there is"
 }
 
-@test "a set is used where it lies, with its own shares; moved where the plan wants it elsewhere" {
+@test "a set is used in place, with its own shares, or moved when the plan wants another placement" {
     kept_y --weights 0.7,0.3
     echo 'save("kept:u", load("kept:y") + 1)' > same.py
     ranks 2 run same.py --device cpu --check
@@ -174,7 +174,7 @@ END
     ranks 2 run same.py --device cpu
     expect_quiet_success
     [ "$(stat -c %s s/u_shard_0.bin s/u_shard_1.bin | xargs)" = "$((20 + 71 * 83 * 4)) $((20 + 30 * 83 * 4))" ]
-    # Shares of a larger set that the plan takes: y is moved to them.
+    # Shares of a larger set that the plan uses: y is moved to them.
     py -c "import numpy as np
 np.save('L.npy', np.ones((101, 1000), 'f4'))"
     ranks 2 transpose L.npy -o kept:w --weights 0.5,0.5 --device cpu -q
@@ -190,13 +190,13 @@ np.save('L.npy', np.ones((101, 1000), 'f4'))"
     expect_quiet_success
 }
 
-@test "shards that a job makes count against --memory, and stand in its plan" {
+@test "shards that a job writes count against --memory and stand in its plan" {
     echo 'save("kept:y", generate((3000, 3000)) * 2)' > big.py
     export MPIMATMUL_SHARD_DIR=$PWD/s
     ranks 2 run big.py --device cpu --check
     expect_quiet_success
     [[ "${lines[-1]}" == "values take 34.3 MiB of a node at most, "* ]]
-    # And tiles of the link.
+    # Tiles of the linked operation count too.
     ranks 2 run big.py --device cpu --check --json
     expect_quiet_success
     printf '%s' "$output" > plan.json
@@ -214,14 +214,14 @@ END
     [[ $stderr == "$needed"*" to work in, on '$(hostname)', of 1.0 MiB the processes "* ]]
     ranks 2 run big.py --device cpu --memory 400MiB
     expect_quiet_success
-    # Where nobody has said how much, they may be more than there is memory: a folder may be on a disk.
+    # Without --memory the shards may exceed the memory: a folder may be on a disk.
     local rows=$(($(awk '/^MemTotal/ { print $2 }' /proc/meminfo) / 100))
     echo "save(\"kept:y\", generate(($rows, 50000)) * 2)" > big.py
     ranks 2 run big.py --device cpu --check
     expect_quiet_success
 }
 
-@test "stacks, empty parts, one rank, more ranks than rows" {
+@test "stacks, empty parts, one rank, and more ranks than rows are kept" {
     operands
     python << 'END'
 import numpy as np
@@ -246,7 +246,7 @@ END
     [ "$(stat -c %s s/r_shard_2.bin)" -eq 20 ]
 }
 
-@test "a set that is not what it says is refused by name" {
+@test "a set that differs from its description is refused by name" {
     kept_y
     use=(mul kept:y C.npy -o z.npy --device cpu)
     run --separate-stderr "${launch[@]}" --oversubscribe -n 3 "$MPIMATMUL" "${use[@]}"
@@ -275,7 +275,7 @@ print('its set says', json.load(open('s/y_shards.json'))['xxh3'][1])")"
     mv s/y_shard_1.bin.copy s/y_shard_1.bin
     ranks 2 "${use[@]}"
     expect_refused 65 "shard '$PWD/s/y_shard_1.bin' is 51 x 83 float32, but its set says 50 x 83 float32"
-    # What was copied with all its bytes is the same set.
+    # A copy with all its bytes is the same set.
     rm -r s
     cp -r --no-preserve=mode whole s
     chmod 700 s
@@ -304,7 +304,7 @@ own_folders() {
     chmod 755 own
 }
 
-@test "a rank that has the set of another job is found; folders are each rank's own" {
+@test "a rank with another job's set is found, when each rank has its own folder" {
     operands
     own_folders
     job=("${launch[@]}" -n 2 ./own "$MPIMATMUL")
@@ -324,7 +324,7 @@ own_folders() {
     rm -r s1
     run --separate-stderr "${job[@]}" mul kept:y C.npy -o z.npy --device cpu -q
     expect_refused 66 "cannot open shard folder '$PWD/s1': No such file or directory"
-    # What cannot be kept on one rank is kept on none, and what was there stays.
+    # If one rank cannot keep its part, no rank keeps one, and the old set stays.
     run --separate-stderr "${job[@]}" mul A.npy B.npy -o kept:y --device cpu -q
     expect_quiet_success
     sha256sum s?/* > before
@@ -337,14 +337,14 @@ own_folders() {
     sha256sum s?/* | diff before -
 }
 
-@test "a job that fails or is killed leaves the set that was there, or none" {
+@test "a job that fails or is killed leaves the old set or none" {
     kept_y
     before=$(sums)
     printf '%s\n' 'a = load("A.npy")' 'save("kept:y", a * 2)' 'assert_close(a, a + 1, 0.5)' > fails.py
     ranks 2 run fails.py --device cpu
     expect_status 79
     [ "$(sums)" = "$before" ]
-    # Killed while it computes: what it had begun is taken over by the next one.
+    # Killed while it computes: the next job takes over the unfinished files.
     command -v strace > /dev/null && strace -o /dev/null true 2> /dev/null || skip "strace is missing or may not trace"
     program mul A.npy B.npy -o kept:y --device cpu -q
     expect_status 0
@@ -364,7 +364,7 @@ own_folders() {
             seen+=h
         fi
         rm -f z.npy
-        # The next one takes over what the killed one has left.
+        # The next job takes over the files of the killed one.
         program mul A.npy B.npy -o kept:y --device cpu -q
         expect_status 0
         program mul kept:y C.npy -o z.npy --device cpu -q
@@ -374,13 +374,13 @@ own_folders() {
     [[ "$seen" == *hh* ]] || { echo "$seen"; return 1; }
 }
 
-# inject CALL TEXT: of a program alone, whose calls are to fail so.
+# inject CALL TEXT: runs a program alone in which these calls fail.
 inject() {
     run --separate-stderr strace -f --quiet=all -o trace -e "trace=$1" -e "inject=$1:$2" \
         "$MPIMATMUL" run all.py --device cpu -q
 }
 
-@test "files and sets of a program: nothing changes where there is no room, and names come in one order" {
+@test "files and sets of a program stay unchanged on a full disk, and get their names in one order" {
     command -v strace > /dev/null && strace -o /dev/null true 2> /dev/null || skip "strace is missing or may not trace"
     operands
     printf '%s\n' 'f = 1' 'y = load("A.npy") @ load("B.npy") * f' 'save("a.npy", y)' 'save("kept:y", y)' \
@@ -390,7 +390,7 @@ inject() {
     sums() { (sha256sum -- *.np[yz] s/*); }
     before=$(sums)
     sed -i 's/^f = 1/f = 2/' all.py
-    for call in 1 2 3 4; do # of the files and the shard, before any of them gets its name
+    for call in 1 2 3 4; do  # of the files and the shard, before any of them gets its name
         inject fsync "error=ENOSPC:when=$call"
         expect_status 74
         [[ "$stderr" == *"No space left on device" ]] || { show; return 1; }
@@ -418,7 +418,7 @@ inject() {
         [ "${stderr_lines[1]}" = "  hint: written: $written; not written: $left" ] || { show; return 1; }
         ! compgen -G '*.part' || return 1
     done
-    # Of long names both ends.
+    # Of long names both ends are shown.
     long=$(printf 'x%.0s' {1..90})
     sed "s/b.npy/begin-$long-end.npy/" -i.short all.py
     rm -f s/*
@@ -432,7 +432,7 @@ assert np.array_equal(np.load("a.npy"), 2 * y) and np.array_equal(np.load("b.npy
 assert np.array_equal(np.load("p.npz")["v"], y + 2)'
 }
 
-@test "names and folders that are not to be trusted" {
+@test "untrusted names and folders are refused" {
     kept_y
     for name in ../y . '' a/b; do
         printf '%s\n' "save(\"kept:$name\", load(\"A.npy\"))" > bad.py
@@ -469,7 +469,7 @@ assert np.array_equal(np.load("p.npz")["v"], y + 2)'
     expect_failure 64 "--split does not go with --keep"
 }
 
-@test "values are kept by devices with memory of their own, and go to them, as any other" {
+@test "a device with memory of its own keeps values and uses kept ones as any other device does" {
     operands
     local device count=0 has_opencl
     has_opencl=$("$MPIMATMUL" devices --json < /dev/null | grep -c '"0:0"' || true)
@@ -483,7 +483,7 @@ assert np.array_equal(np.load("p.npz")["v"], y + 2)'
             ranks "$count" run keep.py --device "$device"
             expect_quiet_success
             equal z.npy '(np.maximum(y, 0) - 3) @ C'
-            program convert kept:r r.npy -q # what stands in the files, read without any device
+            program convert kept:r r.npy -q  # the contents of the files, read without any device
             expect_quiet_success
             equal r.npy 'np.maximum(y, 0) - 3'
             ranks "$count" run use.py --device "$device"

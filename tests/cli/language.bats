@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, lines and launch are set by bats and the helper
-# What texts share with numpy: statements, indices, axes, ranges; against the reference, under CPython. Gradients of
-# what has some are in gradients.bats.
+# Features that texts share with numpy: statements, indices, axes, ranges, compared with the
+# reference under CPython. gradients.bats tests their gradients.
 
 load helper
 
@@ -11,7 +11,7 @@ setup() {
     need_numpy
 }
 
-# agree: e.py prints what it prints under CPython, to rounding, on any ranks and devices.
+# agree: e.py prints the same as under CPython, to rounding, on any ranks and devices.
 agree() {
     py "$REPO/tests/reference.py" e.py > want
     for way in 1 3 "2 --dtype float32" "1 --device reference" "2 --device faulty:corrupt=9:cpu"; do
@@ -39,7 +39,7 @@ refused() {
     refused_behind 'x = generate((2, 3))' "$@"
 }
 
-@test "x += y, and or not, and loops over tuples are Python's" {
+@test "x += y, and or not, and loops over tuples act as in Python" {
     cat > e.py << 'END'
 x = generate((3, 4), "integer", seed=1)
 y = generate((3, 4), "integer", seed=2)
@@ -95,7 +95,7 @@ END
 }
 
 # numpy's own sizes: ids[None] of (n,) is (1, n).
-@test "rows that take gives have the axes of their indices and one more: (1, n, d) of (1, n), (n, d) of one axis" {
+@test "rows from take have the axes of their indices and one more: (1, n, d) of (1, n), (n, d) of one axis" {
     cat > e.py << 'END'
 t = generate((11, 4), "integer", seed=1)
 n, two = arange(5), reshape(arange(5), (1, 5))
@@ -139,7 +139,7 @@ for f in files:
     done
 }
 
-@test "rows by number, axes, ranges, bounds and norms are numpy's" {
+@test "rows by number, axes, ranges, bounds and norms equal numpy's" {
     cat > e.py << 'END'
 x = generate((3, 5), "normal", seed=1)
 s = generate((2, 3, 4), "normal", seed=2)
@@ -198,7 +198,7 @@ END
     refused 2:24 "descending is 2, expected True, False, 1 or 0" "" 'y = sort(x, descending=2)'
 }
 
-@test "slopes at a bound, and of a norm that is 0, are torch's" {
+@test "slopes at a bound, and of a norm of 0, equal torch's" {
     cat > e.py << 'END'
 x, z = ones((2, 3)), zeros((2, 3))
 y = concat((x * 3, z), axis=0)
@@ -210,7 +210,7 @@ END
     py "$REPO/tests/reference.py" e.py | grep -c nan | grep -qx 0
 }
 
-@test "comparisons, and means of differences, of all pairs of a column and a row have a warning each" {
+@test "comparisons, and means of differences, of all pairs of a column and a row give a warning each" {
     script 'p = generate((5, 1), kind="integer")
 y = ones((1, 5))
 hits = mean(p == y)
@@ -236,7 +236,7 @@ y = mse(x, x.T)'
     expect_failure 65 "e.py:2:5: cannot apply mse to 'x' (5 x 1) and 'x.T' (1 x 5): sizes differ"
 }
 
-@test "places in rows that hold NaN have a warning, one for a statement and job" {
+@test "places in rows with NaN give a warning, one per statement and job" {
     script 'x = sqrt(generate((40, 7), kind="normal"))
 y = generate((40, 7))
 a, b = argmax(x), argmin(y)
@@ -253,7 +253,7 @@ print(sum(a), sum(b), sum(i), sum(j), sum(t))'
     done
 }
 
-@test "a loss has no axis, also of one element that has one" {
+@test "a loss has no axis, also for an operand of one element that has one" {
     need_numpy
     py -c 'import numpy as np; np.save("one.npy", np.float32([2]))'
     script 'x = load("one.npy")

@@ -1,21 +1,22 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Ranks end with the mpirun that has started them, also when it is killed, and put nothing in its place afterwards.
+# Ranks end with the mpirun that started them, also after its kill, and rename no file into place
+# afterwards.
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
 load helper
 
-# An mpirun that was killed leaves its shared segments behind.
+# A killed mpirun leaves its shared segments behind.
 setup_file() {
     export OMPI_MCA_btl_vader_backing_directory=$BATS_FILE_TMPDIR
 }
 
-# A training in small: every turn leaves a checkpoint.
+# A small training: every turn writes a checkpoint.
 turns() {
     printf '%s\n' 'x = generate((4, 4), seed=1)' 'for i in loop(100000000):' '    x = tanh(x * 0.9 + 0.1)' \
         '    checkpoint("c.safetensors", (x, x * 2), turn=i + 1)' > turns.py
 }
 
-# wait_for FILE...: at most ten seconds.
+# wait_for FILE...: waits ten seconds at most.
 wait_for() {
     local i file
     for file in "$@"; do
@@ -29,7 +30,7 @@ wait_for() {
     done
 }
 
-# runs PID: not when it has ended and only its parent has not asked for its code yet.
+# runs PID: false for a zombie, a process that has ended but was not waited for by its parent.
 runs() {
     local state
     state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2> /dev/null) && [ "$state" != Z ]
@@ -39,8 +40,8 @@ list_files() {
     find . -type f -printf '%p %i %s %C@\n' | sort
 }
 
-# kill_launcher RANKS: mpirun, process $!, is killed. Half a second later no rank runs, and afterwards the outputs stay
-# as they are for as long as Open MPI would let ranks go on.
+# kill_launcher RANKS: kills mpirun, process $!. Half a second later no rank runs, and the outputs
+# stay unchanged for as long as Open MPI would let ranks continue.
 kill_launcher() {
     local launcher=$! rank pids=() files
     for ((rank = 0; rank < $1; rank++)); do
@@ -60,7 +61,7 @@ kill_launcher() {
     [[ "$files" != *.part* ]] || { echo "$files"; return 1; }
 }
 
-@test "ranks end with an mpirun that is killed, and commit no checkpoint after it" {
+@test "ranks end with a killed mpirun and commit no checkpoint after it" {
     local count
     turns
     for count in 1 2 3; do
@@ -71,8 +72,8 @@ kill_launcher() {
     done
 }
 
-# The script is the parent of the rank, and lives on.
-@test "... also behind a script that mpirun has started" {
+# The script is the parent of the rank and continues to run.
+@test "ranks also end when a script stands between them and the killed mpirun" {
     turns
     printf '%s\n' '#!/bin/sh' '"$@" &' 'echo $! > "pid.$OMPI_COMM_WORLD_RANK"' 'wait' > script
     chmod 755 script
@@ -81,7 +82,7 @@ kill_launcher() {
     kill_launcher 2
 }
 
-@test "... in the middle of a product and of a value that is kept" {
+@test "ranks of a product and of a kept value end with a killed mpirun" {
     "$MPIMATMUL" gen A.bin --dims 61x203 --seed 1
     printf '%s\n' 'save("kept:y", load("A.bin") @ load("A.bin").T)' > keep.py
     export MPIMATMUL_SHARD_DIR=$PWD/shards
@@ -97,7 +98,7 @@ kill_launcher() {
     [ ! -e D.bin ]
 }
 
-@test "... of a Python script" {
+@test "ranks of a Python script end with a killed mpirun" {
     need_plain "python is not linked against the sanitizer"
     need_numpy
     export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0

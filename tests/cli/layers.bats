@@ -4,26 +4,26 @@
 
 load helper
 
-# A copy of what it looks at, to spoil.
+# Copies the checked files, for the tests to modify.
 copy_sources() {
     mkdir -p copy/scripts && cp -r "$REPO/src" "$REPO/include" copy/ && cp "$REPO/scripts/check-layers" copy/scripts/
 }
 
-# expect_wrong LINE...: exactly these are printed.
+# expect_wrong LINE...: check-layers prints exactly these lines and fails.
 expect_wrong() {
     run copy/scripts/check-layers
     expect_status 1
     [ "$output" = "$(printf '%s\n' "$@")" ] || { show; return 1; }
 }
 
-@test "the layers of the sources are kept" {
+@test "the sources keep their layers" {
     copy_sources
     run copy/scripts/check-layers
     expect_status 0
     [ -z "$output" ]
 }
 
-@test "only comm calls MPI or names its types, whatever was included" {
+@test "only comm calls MPI or names its types, independent of the included headers" {
     copy_sources
     printf '%s\n' '#include "comm/comm.h"' '// MPI_Test in a comment' 'int f(MPI_Comm mpi);' \
         'int f(MPI_Comm mpi) { return PMPI_Barrier(mpi); }' > copy/src/exec/job/new.c
@@ -34,7 +34,7 @@ expect_wrong() {
         "src/exec/job/new.c:4: 'PMPI_Barrier' belongs behind src/comm: only comm calls MPI"
 }
 
-@test "an exception that is not needed any more is wrong" {
+@test "an unneeded exception fails" {
     copy_sources
     sed -i 's|^MPI_EXCEPTIONS = {|&\n    "src/exec/conduct/run.c": "why",|' copy/scripts/check-layers
     expect_wrong "src/exec/conduct/run.c: is an exception in scripts/check-layers that is not needed any more"
@@ -47,7 +47,7 @@ expect_wrong() {
 plan base model"
 }
 
-@test "no room includes one above it, or has too many files; and there is no other folder in a layer" {
+@test "no room includes one above it or has too many files, and a layer has no other folder" {
     copy_sources
     echo '#include "exec/job/matmul.h"' > copy/src/exec/memory/new.c
     mkdir copy/src/exec/attic copy/src/base/attic

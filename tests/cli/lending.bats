@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Lines of a node that is late, computed by ranks of root's (exec/tasks/lending.h): who computes what is certain,
-# because the devices of the other nodes wait before each product. Ranks take themselves for several machines
-# (tests/lib/refuse.c).
+# Work stealing between nodes in products: ranks of root's node compute lines of a late node
+# (exec/tasks/lending.h). The devices of the other nodes wait before each product, so the test knows
+# the thief. Each rank takes itself for a machine (tests/lib/refuse.c).
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-# Stacks of matrices, some transposed: a loan is of lines of several of them.
+# Stacks of matrices, some transposed: a stolen range has lines of several of them.
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || return 1
     operands_of_nodes 2
@@ -23,8 +23,9 @@ setup() {
     only=("" "--device faulty:delay=150ms:cpu" "--device faulty:delay=100ms:cpu")
 }
 
-# job ARGUMENTS...: ${inputs[@]} into D.bin, a rank for each of ${only[@]} with these options and ${before[R]} before
-# it, ${nodes_of} ranks on each node.
+# job ARGUMENTS...: computes D.bin of ${inputs[@]}, with one rank for each of ${only[@]}, which
+# holds its options. ${before[R]} stands before the program of rank R. Each node has ${nodes_of}
+# ranks.
 job() {
     local rank contexts=()
     for rank in "${!only[@]}"; do
@@ -37,7 +38,7 @@ job() {
         "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
 }
 
-# lent CONDITION: what root's node has computed of the others' lines, as they are split.
+# lent CONDITION: holds for the part of the split that root's node has computed for the others.
 lent() {
     py -c "import json
 ranks = json.load(open('report.json'))['ranks']
@@ -50,14 +51,14 @@ expect_right_result() {
     expect_quiet_success && cmp D.bin "$right"
 }
 
-@test "lines of late nodes are computed by root's, by rows and by columns" {
+@test "ranks of root's node compute lines of late nodes, by rows and by columns" {
     for split in rows cols; do
         job --split $split
         expect_right_result && lent "> 100" || return 1
     done
 }
 
-@test "the same of stacks, transposed, without the check, by several ranks of each node" {
+@test "lines of stacks, transposed and unchecked, move between nodes of several ranks" {
     inputs=(S.bin T.bin --transpose-a --transpose-b) right=stacks.bin
     for split in rows cols; do
         job --split $split --verify off
@@ -69,7 +70,7 @@ expect_right_result() {
     expect_right_result && lent "> 100"
 }
 
-@test "nothing is lent where nothing may be claimed, or root's node does not compute C where it lies" {
+@test "no line moves where stealing is off, or where root's node does not compute C in place" {
     for words in "--tail off" --reproducible "--dtype float16"; do
         # shellcheck disable=SC2086 # several words
         job $words
@@ -77,7 +78,7 @@ expect_right_result() {
     done
 }
 
-@test "a device of root's node fails, or errs, in what it has borrowed" {
+@test "a device of root's node fails, or errs, in stolen lines" {
     for rule in fail=2 corrupt=2; do
         only[0]="--device faulty:$rule:cpu"
         job
@@ -91,13 +92,13 @@ assert json.load(open('report.json'))['ranks'][0]['note'].startswith('replaced b
     expect_end 69 "device 'faulty:fail=2:cpu' was lost at multiplication 2 by rule"
 }
 
-@test "a device of a node that has lent fails" {
+@test "a device of the owner's node fails after its lines were stolen" {
     only[1]="--device faulty:delay=300ms,fail=1:cpu"
     job --no-fallback
     expect_end 69 "rank 1 on $(uname -n): device 'faulty:delay=300ms,fail=1:cpu' was lost at multiplication 1 by rule"
 }
 
-@test "a rank that has lent is killed" {
+@test "an owner of stolen lines is killed" {
     recorder > /dev/null
     before=(./record ./record ./record)
     only[1]="--device faulty:delay=5s:cpu"
@@ -113,8 +114,8 @@ assert json.load(open('report.json'))['ranks'][0]['note'].startswith('replaced b
         "$stderr" == "mpimatmul: stopped by SIGTERM: no result was written" ) ]] || { show; return 1; }
 }
 
-# What is promised must come: unlike other signs of life these words are not said again.
-@test "MPI refuses a question or its answer" {
+# A granted line must be sent: unlike heartbeats these messages are not repeated.
+@test "a refused request or reply of work stealing ends the job with 71" {
     local end="failed: MPI_ERR_OTHER: known error not in list"
     refuse=0:send.9002 job
     expect_end 71 "MPI send $end"
@@ -128,7 +129,7 @@ assert json.load(open('report.json'))['ranks'][0]['note'].startswith('replaced b
     expect_end 71 "rank 1 on $(uname -n): MPI receive $end"
 }
 
-@test "who cannot be heard is not asked" {
+@test "a rank that cannot receive requests is not asked for lines" {
     for refuse in 0:receive.9001 0:receive.9001-test; do
         rm -f D.bin
         job

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Rows of a node that is late in a program: they go to another node, and come back (exec/tasks/loans.h). Who computes
-# what is certain, because the device of the late node waits before each product. Ranks take themselves for several
-# machines (tests/lib/refuse.c).
+# Work stealing between nodes in programs: rows of a late node go to another node and come back
+# (exec/tasks/loans.h). The late node's device waits before each product, so the test knows the
+# thief. Each rank takes itself for a machine (tests/lib/refuse.c).
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -25,8 +25,8 @@ setup() {
     only=("" "$late")
 }
 
-# job ARGUMENTS...: the program, a rank for each of ${only[@]} with these options and ${before[R]} before it,
-# ${nodes_of} ranks on each node.
+# job ARGUMENTS...: runs the program with one rank for each of ${only[@]}, which holds its options.
+# ${before[R]} stands before the program of rank R. Each node has ${nodes_of} ranks.
 job() {
     local rank contexts=()
     for rank in "${!only[@]}"; do
@@ -39,7 +39,7 @@ job() {
         --oversubscribe "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
 }
 
-# lent RANK...: these have computed what was others'; without any: nobody has.
+# lent RANK...: these ranks have computed rows of others; without arguments no rank has.
 lent() {
     py -c "import json
 ranks = json.load(open('report.json'))['ranks']
@@ -52,7 +52,7 @@ expect_right_result() {
     expect_quiet_success && cmp D.bin right.bin
 }
 
-@test "rows of late nodes are computed by others, root's among the late ones" {
+@test "other nodes compute rows of late nodes, root's node among the late ones" {
     job
     expect_right_result && lent 0 || return 1
     only=("$late" "")
@@ -63,19 +63,19 @@ expect_right_result() {
     expect_right_result && lent 2
 }
 
-@test "leaders borrow for nodes of several ranks, whoever of the late ones they are from" {
+@test "leaders request rows for nodes of several ranks, from any rank of a late node" {
     nodes_of=2 only=("" "" "$late" "$late")
     job
     expect_right_result && lent 0
 }
 
-@test "a node whose leader has no work, of which nobody knows how fast it is, is waited for until it is through" {
+@test "a node of unknown speed, with a leader that has no work, computes all its rows itself" {
     nodes_of=2 only=("" "" "" "$late")
     job --weights 1,1,0,1
     expect_right_result
 }
 
-@test "in float64" {
+@test "rows in float64 move between nodes" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -94,7 +94,7 @@ assert np.array_equal(np.load("D.npy"), np.maximum(4 * np.load("X.npy") @ np.loa
 END
 }
 
-@test "nothing is lent where nothing may be claimed, on one node, or where there is no room" {
+@test "no row moves where stealing is off, on one node, or without room for it" {
     for words in "--tail off" --reproducible; do
         # shellcheck disable=SC2086 # several words
         job $words
@@ -102,7 +102,7 @@ END
     done
 }
 
-@test "a device fails, or errs, in what it has borrowed" {
+@test "a device fails, or errs, in stolen rows" {
     for rule in fail=2 corrupt=2; do
         only[0]="--device faulty:$rule:cpu"
         job
@@ -116,13 +116,13 @@ assert json.load(open('report.json'))['ranks'][0]['note'].startswith('replaced b
     expect_end 69 "device 'faulty:fail=2:cpu' was lost at multiplication 2 by rule"
 }
 
-@test "a device of a node that has lent fails" {
+@test "a device of the owner's node fails after its rows were stolen" {
     only[1]="--device faulty:delay=100ms,fail=1:cpu"
     job --no-fallback
     expect_end 69 "rank 1 on $(uname -n): device 'faulty:delay=100ms,fail=1:cpu' was lost at multiplication 1 by rule"
 }
 
-@test "a bit of a row changes on its way there, or back" {
+@test "a bit of a row that flips on its way there or back is found" {
     local tampers=$BUILD/tests/tamper.so:
     with=("MMUL_TAMPER=send MMUL_TAMPER_TAG=9005" "")
     job
@@ -132,7 +132,7 @@ assert json.load(open('report.json'))['ranks'][0]['note'].startswith('replaced b
     expect_end 71 "bytes changed on the way between root and node 1"
 }
 
-@test "MPI refuses words or rows" {
+@test "refused messages or rows of work stealing end the job with 71" {
     local end="failed: MPI_ERR_OTHER: known error not in list" here
     here="rank 1 on $(uname -n): "
     while read -r refuse line; do
@@ -153,7 +153,7 @@ assert json.load(open('report.json'))['ranks'][0]['note'].startswith('replaced b
 END
 }
 
-@test "a rank that has lent, or borrows, is killed" {
+@test "an owner of stolen rows, or their thief, is killed" {
     recorder > /dev/null
     before=(./record ./record)
     local rank
