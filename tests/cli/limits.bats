@@ -1,10 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Limits that batch systems set: whatever does not fit ends with 71 and a line of ours, and nothing waits for ever.
+# Limits that batch systems set: a job that does not fit ends with 71 and a line of the program, and
+# no rank waits for ever.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-# limited ULIMIT VALUE ARGUMENTS...: the program alone under a limit, with two threads of OpenBLAS on any machine.
+# limited ULIMIT VALUE ARGUMENTS...: runs the program alone under a limit, with two threads of
+# OpenBLAS on any machine.
 limited() {
     local limit=$1 value=$2
     shift 2
@@ -17,16 +19,16 @@ need_limits() {
     need_plain "the sanitizer itself needs the address space"
 }
 
-# OpenBLAS maps 128 MiB for a thread, again and again until it gets them: for its worker before main, for the caller
-# at the first product.
-@test "address space that is too small for OpenBLAS" {
+# OpenBLAS maps 128 MiB per thread and retries until it succeeds: for its worker before main, for
+# the calling thread at the first product.
+@test "address space too small for OpenBLAS ends with 71" {
     need_limits
     "$MPIMATMUL" gen A.bin --dims 300x300 --kind integer --seed 1
     limited -v 150000 mul A.bin A.bin -o C.bin
     expect_failure 71 "the program and OpenBLAS's threads need 368.0 MiB of address space, the limit on it \
 (ulimit -v) is 146.5 MiB" "raise that limit, or set OPENBLAS_NUM_THREADS=1"
     expect_only_files A.bin
-    # Enough for the program, not for a product: what else is mapped differs from machine to machine.
+    # Enough for the program, not for a product. The other mappings differ between machines.
     for command in "mul A.bin A.bin -o C.bin --device cpu" "bench --sizes 256" "calibrate --device cpu"; do
         # shellcheck disable=SC2086 # several words
         limited -v 380000 $command --quiet
@@ -38,8 +40,9 @@ space (ulimit -v) is 371.1 MiB
     expect_only_files A.bin
 }
 
-# They multiply nothing, but a thread of OpenBLAS is stuck, and its library waits for it at the end.
-@test "commands that need no OpenBLAS work with less" {
+# These commands multiply nothing, but a thread of OpenBLAS is stuck in its mapping, and its library
+# waits for it at exit.
+@test "commands without OpenBLAS work with less address space" {
     need_limits
     limited -v 150000 gen A.bin --dims 3x3 --quiet
     expect_quiet_success
@@ -49,8 +52,8 @@ space (ulimit -v) is 371.1 MiB
     expect_quiet_success
 }
 
-# Threads would end without a word.
-@test "a small stack: what may be raised is, else one line" {
+# Without the check, threads would end the process without a word.
+@test "a small stack limit is raised where possible, and otherwise gives one line" {
     need_limits
     "$MPIMATMUL" gen A.bin --dims 300x300 --kind integer --seed 1
     echo 'save("D.bin", load("A.bin") @ load("A.bin"))' > p.py
@@ -73,7 +76,7 @@ space (ulimit -v) is 371.1 MiB
     cmp C.bin D.bin
 }
 
-@test "few open files: what may be raised is, else one line" {
+@test "a low limit of open files is raised where possible, and otherwise gives one line" {
     "$MPIMATMUL" gen A.bin --dims 30x30 --kind integer --seed 1
     limited -n 16 mul A.bin A.bin -o C.bin --device cpu
     expect_failure 71 "16 open files are allowed (ulimit -n), at least 32 are needed"
@@ -82,8 +85,8 @@ space (ulimit -v) is 371.1 MiB
     expect_quiet_success
 }
 
-# Open MPI would keep files of its own there.
-@test "TMPDIR without space, or none: a process alone does not need it" {
+# Open MPI would keep files of its own in TMPDIR.
+@test "a process alone works with a full TMPDIR or none" {
     [ "$(id -u)" -eq 0 ] || skip "root: a disk is mounted"
     "$MPIMATMUL" gen A.bin --dims 30x30 --kind integer --seed 1
     mkdir full
@@ -92,11 +95,12 @@ space (ulimit -v) is 371.1 MiB
     TMPDIR=$PWD/full program mul A.bin A.bin -o C.bin --device cpu --quiet
     umount full
     expect_quiet_success
-    TMPDIR=/dev/null/none program mul A.bin A.bin -o C.bin --device cpu --quiet # root could make another one
+    # root could create the missing folder
+    TMPDIR=/dev/null/none program mul A.bin A.bin -o C.bin --device cpu --quiet
     expect_quiet_success
 }
 
-@test "a result above the limit on the size of files: free space is not spoken of" {
+@test "a result above the file size limit names the limit, not the free space" {
     "$MPIMATMUL" gen A.bin --dims 500x500 --kind integer --seed 1
     limited -f 900 mul A.bin A.bin -o C.bin --device cpu --quiet
     expect_failure 71 "cannot write 'C.bin': 1000020 bytes (976.6 KiB) needed: the limit on the size of files \
@@ -104,7 +108,7 @@ space (ulimit -v) is 371.1 MiB
     expect_only_files A.bin
 }
 
-# ulimit -f: of results, of memory that processes share, of what is written beside results.
+# ulimit -f applies to results, to memory shared by processes, and to files written beside results.
 limit_files() {
     run --separate-stderr timeout -k 5 60 bash -c 'ulimit -f 100; exec "$@"' limited "$@" < /dev/null
 }

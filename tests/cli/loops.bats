@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output, lines and launch are set by bats and the helper
-# Loops that run: turn by turn, each a program of its own, with what is carried held by the ranks.
+# Loops: each turn is a program of its own, and the ranks hold the carried values.
 
 load helper
 
@@ -9,12 +9,13 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
 }
 
-# placeless: lines without where a matrix is, which the reference does not know.
+# placeless: drops the placements of matrices from the lines, which the reference does not know.
 placeless() {
     sed -E 's/, (file|replicate|partial|rows|cols|grid)[^;]*;/;/g' <<< "${output:?}"
 }
 
-# as_reference OPTION...: ./e.py prints and saves what it does under the reference, on ranks 1 to 3; exactly.
+# as_reference OPTION...: ./e.py prints and saves exactly the results of the reference, on 1 to 3
+# ranks.
 as_reference() {
     mkdir -p expected
     (cd expected && py "$REPO/tests/reference.py" ../e.py > printed)
@@ -42,7 +43,7 @@ def again(y):
     return minimum(maximum(y @ w + count, -3), 3)
 '
 
-@test "what is carried, numbers, tuples, functions, prints and files are what CPython has" {
+@test "carried matrices, numbers, tuples, functions, prints and files equal CPython's" {
     need_numpy
     script "$integers"'
 for i in loop(7):
@@ -83,7 +84,7 @@ save("total.npy", total)'
     as_reference
 }
 
-@test "loops inside of unrolled ones: names and files of before them are there in every round" {
+@test "loops inside unrolled loops have the outer names and files in every round" {
     need_numpy
     script "$integers
 for k in range(2):
@@ -118,7 +119,7 @@ for k in range(2):
     [ "$(echo ./*.npy)" = './turn_0_0.npy ./turn_0_1.npy ./turn_1_0.npy ./turn_1_1.npy' ]
 }
 
-@test "what a turn assigns to before it reads it may have had another size" {
+@test "a value that a turn assigns before it reads it may have changed its size" {
     need_numpy
     script "$integers"'
 y, k = x[:6, :], w
@@ -139,7 +140,7 @@ save("total.npy", total)'
     as_reference
 }
 
-@test "a turn, and the end of a text, may have lines alone" {
+@test "a turn, and the end of a text, may consist of prints alone" {
     need_numpy
     script 'x = generate((4, 4), kind="integer", seed=1)
 n = 0
@@ -188,7 +189,7 @@ for mine, theirs in zip(open("expected"), """'"$output"'""".splitlines()):
     done
 }
 
-@test "progress counts turns, and not what is inside of one" {
+@test "progress counts turns of the outer loop, not the steps inside one" {
     need_numpy
     script 'x = generate((64, 64), seed=1)
 for i in loop(2, 10):
@@ -206,7 +207,7 @@ found = re.findall(r"\[([#.]{24})\] turn (\d+) of 10, [0-9.]+ turns/s, \d+ s lef
 turns = [int(turn) for _, turn in found]
 assert len(set(turns)) >= 4 and turns == sorted(turns) and turns[-1] <= 10, text
 assert all(bar.count("#") == 24 * (turn - 1 - 2) // 8 for bar, turn in zip([b for b, _ in found], turns)), text
-# What is before the loop has a bar of its own where it takes long.
+# The part before the loop has a bar of its own if it takes long.
 assert "run " not in text[text.index(" of 10, "):text.index("turn 10 of 10")], text
 END
     run --separate-stderr "$MPIMATMUL" run e.py --device faulty:delay=20ms:cpu --progress bar --quiet
@@ -224,10 +225,11 @@ for i in loop(turns):
         (echo "turns = $turns"; cat e.py) > "$turns.py"
         command time -f %M -o "$turns.kib" "$MPIMATMUL" run "$turns.py" --quiet > /dev/null
     done
-    [ "$(cat 2000.kib)" -le $(($(cat 200.kib) + 1024)) ] || { cat ./*.kib; return 1; } # 600 bytes of a turn
+    # 600 bytes of a turn
+    [ "$(cat 2000.kib)" -le $(($(cat 200.kib) + 1024)) ] || { cat ./*.kib; return 1; }
 }
 
-# fails TEXT LINE [STATUS]; STATUS checked: 65, with --check, too
+# fails TEXT LINE [STATUS]: the run fails. STATUS `checked`: 65, with --check, too.
 fails() {
     printf 'x = generate((3, 4))\n%s\n' "$1" > e.py
     if [ "${3:-}" = checked ]; then
@@ -239,13 +241,13 @@ fails() {
     for count in 1 2; do
         run "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --quiet
         [ "$status" -eq "${3:-65}" ]
-        # Where several see it, the first one says so.
+        # If several ranks find the fault, the first one reports it.
         sed -E 's/^(mpimatmul: turn [0-9]+: )rank [0-9]+ on [^ ]+: /\1/' <<< "$output" | grep -qxF "mpimatmul: $2" ||
             { echo "$output"; return 1; }
     done
 }
 
-@test "what does not go in a loop is refused, and a failure names the turn" {
+@test "statements that a loop cannot hold are refused, and a failure names the turn" {
     need_numpy
     py -c 'import numpy as np; np.save("i.npy", [[0, 3, 2]])'
     fails $'for i in loop(3):\n    x = concat((x, x), 0)' \
@@ -267,7 +269,7 @@ fails() {
         'turn 2: e.py:4:5: not close: the largest difference is 1, the tolerance 0.5' 79
 }
 
-@test "--json has what all turns print; log, trace and report are of the last turn, with sums" {
+@test "--json has the prints of all turns; log, trace and report show the last turn, with sums" {
     need_numpy
     script 'x = generate((40, 12), kind="integer", seed=1)
 print("before", sum(x))
@@ -307,10 +309,10 @@ END
     run "$MPIMATMUL" run e.py --json --report r2.json
     [ "$status" -eq 0 ]
     [[ $output == *'"text": "1"'* ]]
-    [ ! -e r2.json ] # nothing has run
+    [ ! -e r2.json ]  # the plan has not run
 }
 
-@test "what was saved before a loop that fails is not written; what turns have saved is" {
+@test "a loop that fails discards files saved before it and keeps files saved by its turns" {
     script 'x = generate((3, 4))
 save("before.npy", x)
 for k in loop(5):
@@ -322,7 +324,7 @@ for k in loop(5):
     [ "$(echo ./*.npy*)" = "./x0.npy ./x1.npy ./x2.npy" ]
 }
 
-@test "--check plans one turn, says what is known of all, and runs nothing" {
+@test "--check plans one turn, prints the facts common to all turns, and runs nothing" {
     script 'x, rate = generate((600, 400), kind="normal"), 1
 pair = ((x, "a"), x)
 for i in loop(5, 1000000):
@@ -349,8 +351,9 @@ END
     [ ! -e x.npy ]
 }
 
-# What the ranks hold binds all turns. Much of it is shared by speeds, though none are stored; little is shared alike.
-@test "what a loop carries on is shared by speeds that are measured, if it is much" {
+# Values that the ranks hold have one placement for all turns. Large ones are shared by measured
+# speeds even without stored ones, small ones equally.
+@test "a large carried value is shared by measured speeds" {
     need_numpy
     export XDG_CACHE_HOME=$PWD/cache
     script 'rows = 1
@@ -370,7 +373,7 @@ assert 0 < 10 * second < first if int(sys.argv[1]) >= 1049 else first == second 
     done
 }
 
-@test "a loop is the last statement: lines, checkpoints, saves and nothing, each with a summary and a page" {
+@test "a loop may be the last statement: with lines, checkpoints, saves or none, each with a summary and a page" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -398,7 +401,8 @@ for i in loop(3):
     expect_quiet_success
 }
 
-# as_range: the text in $1 with loops that run makes the same bits, types and lines as with range, on 1 and 2 ranks.
+# as_range: the text in $1 with loops makes the same bits, types and lines as with range, on 1 and 2
+# ranks.
 as_range() {
     printf '%s\n' "$1" > loop.py
     sed 's/ in loop(/ in range(/' loop.py > range.py
@@ -436,8 +440,8 @@ np.save("e.npy", r.integers(-4, 5, (8, 7)) + 2.0 ** -26)
 np.save("s.npy", r.integers(-4, 5, (8, 7)).astype("f4"))'
 }
 
-# What is called d has digits that float32 does not hold.
-@test "what is made and then carried takes the type of what it meets, as with range" {
+# The value d has digits that float32 cannot hold.
+@test "a value created and then carried takes the type of the values it meets, as with range" {
     need_numpy
     make_doubles
     as_range 'x, y = load("x.npy"), load("y.npy")
@@ -461,9 +465,9 @@ save("s_o.npy", w)'
     py -c 'import numpy as np; assert np.load("loop/s_o.npy").dtype == np.float32'
 }
 
-# In the first turn a is made of numbers alone; in the second one b, which has met x by then, makes it float64. The
-# values of a that only numbers were added to are read as float64 behind the loop.
-@test "one of two values that are carried gives the other one its type a turn later, or behind the loop" {
+# In the first turn a is made of numbers alone. In the second turn b, which by then has met x, makes
+# it float64. Values of a to which only numbers were added are read as float64 behind the loop.
+@test "one carried value gives another its type a turn later or behind the loop" {
     need_numpy
     make_doubles
     as_range 'x = load("e.npy")
@@ -490,7 +494,7 @@ for i in loop(6):
 save("d_o.npy", d)'
 }
 
-@test "types of what nested loops carry are as with range" {
+@test "types of values carried by nested loops are as with range" {
     need_numpy
     make_doubles
     as_range 'x = load("e.npy")
@@ -518,7 +522,7 @@ for i in loop(2):
 save("d_o.npy", total)'
 }
 
-@test "a state that starts as zeros is float64 in its checkpoint, and goes on to the same bits" {
+@test "a state that starts as zeros is float64 in its checkpoint and continues to the same bits" {
     need_numpy
     make_doubles
     script 'turns = 5
@@ -550,7 +554,7 @@ assert (w.astype("f4") != w).any()'
     done
 }
 
-@test "a state that meets float64 behind its loop alone, or without a loop, is restored to the same bits" {
+@test "a state that meets float64 only behind its loop, or without a loop, is restored to the same bits" {
     need_numpy
     make_doubles
     local turns
@@ -592,7 +596,7 @@ checkpoint("s.safetensors", (state[0] / 3 + 1,), turn=first + 1)'
     [[ $output == *float32* ]]
 }
 
-@test "float64 that is held before a loop and meets float32 in it has the notice that it has without a loop" {
+@test "float64 held before a loop that meets float32 in it gives the same notice as without a loop" {
     need_numpy
     make_doubles
     script 'x, s = load("e.npy"), load("s.npy")
@@ -630,7 +634,7 @@ mpimatmul: notice: 'acc' is float64 and becomes float32 in the loop of line 3
 mpimatmul: notice: 'other' is float32 and becomes float64 in the loop of line 3" ] || { show; false; }
 }
 
-@test "a value that moves through names of turns that a first reading leaves out is as with range" {
+@test "a value that moves through names of turns, which the first reading skips, is as with range" {
     need_numpy
     make_doubles
     local turns when
@@ -648,7 +652,7 @@ save('d_o.npy', z)"
     done
 }
 
-@test "a text of standard input, and a matrix of it, are read once" {
+@test "a text on standard input, and a matrix there, are read once" {
     need_numpy
     make_doubles
     script 'x, y = load("-"), load("y.npy")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""An independent reader and writer of the 4D .bin format, for the tests: numpy, no code under test."""
+"""An independent reader and writer of the 4D .bin format for the tests: numpy, no code under test.
+"""
 import struct
 
 import numpy as np
@@ -29,10 +30,10 @@ def read_bin(path):
 
 
 def integers(seed, *dims):
-    """Whole numbers in [-4, 4]: sums of their products are exact in float32."""
+    """Draws whole numbers in [-4, 4]: sums of their products are exact in float32."""
     return np.random.default_rng(seed).integers(-4, 5, dims).astype(np.float32)
 
 
 def same_bits(x, y):
-    """Equal shapes, types and bytes: NaN payloads and the sign of zero count."""
+    """Returns true for equal shapes, types and bytes: NaN payloads and the sign of zero count."""
     return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()

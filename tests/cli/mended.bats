@@ -1,11 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
-# A block in which a device was caught: nothing that it made there is left.
+# A block in which a device gave a wrong result: none of the device's results in it remains.
 
 load helper
 
-# as_numpy FILE: every element is X W to rounding, of which the check alone allows hundreds of times as much.
+# as_numpy FILE: every element equals X W to rounding. The check alone tolerates errors hundreds of
+# times as large.
 as_numpy() {
     py - "$1" << 'END'
 import sys
@@ -15,14 +16,15 @@ assert (abs(np.load(sys.argv[1]) - x @ w) <= 4 * 2.0**-24 * (abs(x) @ abs(w))).a
 END
 }
 
-@test "of a block in which a device was caught nothing is left, also where the check cannot see it" {
+@test "a block with a wrong result is computed again as a whole, also where the check sees no error" {
     need_numpy
     "$MPIMATMUL" gen X.npy --dims 130x700 --seed 1 -q
     "$MPIMATMUL" gen W.npy --dims 700x130 --seed 2 -q
     printf '%s\n' 'x, w = load("X.npy"), load("W.npy")' 'y = (x * 1) @ w' 'save("Y.npy", y)' \
         'save("Z.npy", y + 0)' > y.py
     local device
-    # An element of what the device keeps of X: in some columns of one row that is far below the tolerance.
+    # A wrong element in the device's copy of X: in some columns of one row its error is far below
+    # the tolerance.
     for device in faulty:hang=1000,spoil-upload=1:cpu faulty:spoil-upload=1:0:0; do
         [[ $device != *0:0 || $("$MPIMATMUL" devices --json) == *'"0:0"'* ]] || skip "opencl: no device 0:0"
         program mul X.npy W.npy -o Y.npy --device "$device"
@@ -31,7 +33,7 @@ END
             { show; return 1; }
         as_numpy Y.npy
         rm Y.npy
-        # The operation before it is caught by nobody: what it made has come home, and is right there.
+        # The error of the operation before is not found, because its downloaded result is right.
         program run y.py --device "${device/upload=1/upload=2}"
         expect_status 0
         [[ $stderr == *" takes over: "*" wrong "*" in rows 0-130 of matrix 0"* ]] || { show; return 1; }
@@ -40,7 +42,7 @@ END
     done
 }
 
-@test "a grid: rows that its check suspects stand for their block" {
+@test "on a grid, one suspected line makes the whole block be computed again" {
     need_numpy
     "$MPIMATMUL" gen X.npy --dims 130x700 --seed 1 -q
     "$MPIMATMUL" gen W.npy --dims 700x130 --seed 2 -q

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output, lines and launch are set by bats and the helper
-# --metrics: a line of JSON for each value that is printed, as soon as it is.
+# --metrics: a line of JSON for each printed value, written at once.
 
 load helper
 
@@ -14,7 +14,7 @@ for i in loop(2, 4):
         print(j, sum(x / (j - 1)))
 print(f"last {sum(x * 2)}", sum(log(x * 0)))'
 
-# compare: what metrics.jsonl holds of that.
+# Compares the contents of metrics.jsonl with the expected values.
 compare() {
     py - << 'END'
 import json
@@ -38,7 +38,7 @@ for mine, theirs in zip(lines, expected, strict=True):
 END
 }
 
-@test "values that are printed are lines of JSON, in loops and outside of them" {
+@test "printed values are lines of JSON, in loops and outside of them" {
     need_numpy
     script "$measured"
     for count in 1 2 3; do
@@ -52,7 +52,7 @@ END
     compare
 }
 
-@test "--metrics goes with --json; --check writes none" {
+@test "--metrics works with --json, and --check writes no metrics" {
     script $'x = generate((2, 2), kind="ones")\nprint("x", sum(x))'
     run "$MPIMATMUL" run e.py --json --metrics m.jsonl
     [ "$status" -eq 0 ]
@@ -64,14 +64,14 @@ END
     [ ! -e m.jsonl ]
 }
 
-@test "what a run that fails has measured is there" {
+@test "a failing run leaves the metrics of its finished turns" {
     script $'x = generate((2, 2), kind="ones")\nfor i in loop(5):\n    print(sum(x * i))\n    assert_close(x * i, x, 1)'
     program run e.py --metrics m.jsonl --quiet
     expect_status 79
-    [ "$(grep -c '"name":"sum(x \* i)","value":' m.jsonl)" -eq 4 ] # turn 3 fails when it has printed
+    [ "$(grep -c '"name":"sum(x \* i)","value":' m.jsonl)" -eq 4 ]  # turn 3 fails after its print
 }
 
-@test "where metrics cannot be written is said before anything runs" {
+@test "an unwritable metrics file is reported before the run starts" {
     script $'x = generate((2, 2), kind="ones")\nprint(sum(x))\nsave("y.npy", x)\nfor i in loop(2):\n    print(sum(x))'
     program run e.py --metrics e.py
     expect_failure 73 "cannot write the metrics to 'e.py': it is the program's or one of its files"

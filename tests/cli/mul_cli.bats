@@ -1,11 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# mul, plan and devices as a user types them, alone and under mpirun: results against numpy, and every
-# refusal as one line with its code.
+# mul, plan and devices as a user types them, alone and under mpirun: results equal to numpy's, and
+# every refusal as one line with its code.
 # shellcheck disable=SC2154,SC2016 # bats sets status, output and stderr; bash -c expands what stands in ''
 load helper
 
-# Whole numbers, so that every right answer is the same to the last bit. A 17 x 31, B 31 x 13, C 17 x 13.
+# Whole numbers, so that every right answer is the same to the last bit. A 17 x 31, B 31 x 13, C 17
+# x 13.
 make_operands() {
     python << 'END'
 import numpy as np
@@ -19,7 +20,7 @@ write_bin("Bt.bin", b.T)
 END
 }
 
-# result_is FILE EXPRESSION: in numpy, with a, b and c at hand.
+# result_is FILE EXPRESSION: an expression in numpy of a, b and c.
 result_is() {
     python "$1" "$2" << 'END'
 import sys
@@ -43,7 +44,7 @@ both_refused() {
     expect_failure "$code" "$line" ${hint:+"$hint"}
 }
 
-@test "the product, alone and on 2 and 3 ranks" {
+@test "the product is numpy's, alone and on 2 and 3 ranks" {
     need_numpy
     make_operands
     program mul A.bin B.bin -o D.bin --device cpu
@@ -56,7 +57,7 @@ both_refused() {
     done
 }
 
-@test "alpha, beta and transposes" {
+@test "alpha, beta and transposes give numpy's result" {
     need_numpy
     make_operands
     ranks 2 mul At.bin Bt.bin --transpose-a --transpose-b --alpha -2 --beta 3 --c-in C.bin -o D.bin --device cpu
@@ -64,7 +65,7 @@ both_refused() {
     result_is D.bin "-2 * (a @ b) + 3 * c"
 }
 
-@test "without -o the result is named after both, in the current folder" {
+@test "without -o the result is named after both inputs, in the current folder" {
     need_numpy
     make_operands
     mkdir far here
@@ -76,7 +77,7 @@ both_refused() {
     expect_line "AxB_combined.bin: 17 x 13"
 }
 
-@test "the result's type: asked for, or the common 16-bit type" {
+@test "the result has the type asked for, or the common 16-bit type" {
     need_numpy
     make_operands
     "$MPIMATMUL" convert A.bin Ah.bin --dtype float16
@@ -120,7 +121,7 @@ END
     py -c 'import json; json.load(open("report.json"))'
 }
 
-@test "sizes that do not fit" {
+@test "operands of unfitting sizes are refused" {
     need_numpy
     make_operands
     python << 'END'
@@ -146,7 +147,7 @@ END
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin S.bin T.bin U.bin
 }
 
-@test "option values that are none" {
+@test "invalid option values are refused" {
     need_numpy
     make_operands
     both_refused 64 "--alpha: 'nan' is not a number" "" mul A.bin B.bin --alpha nan
@@ -160,7 +161,7 @@ END
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 
-@test "too few and too many weights" {
+@test "too few and too many weights are refused" {
     need_numpy
     make_operands
     for weights in 1 1,1,1; do
@@ -174,7 +175,7 @@ END
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 
-@test "a device that is not there, and one that makes no sense" {
+@test "an absent device and a malformed one are refused" {
     need_numpy
     make_operands
     for command in "mul A.bin B.bin" "plan A.bin B.bin" devices; do
@@ -198,7 +199,7 @@ END
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 
-@test "a GPU where there is none: what is missing, and how to get it" {
+@test "a missing GPU gives the missing part and the way to install it" {
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"type": "gpu"' && skip "this machine has a GPU"
     program devices --device gpu
     expect_status 69
@@ -209,13 +210,14 @@ END
     [[ "${stderr_lines[1]}" == "  hint: did you mean 'gpu:0'? this machine has cpu"* ]] || { show; return 1; }
 }
 
-# contexts ARGUMENTS...: rank 0 and rank 1 of one job; the arguments of rank 1 begin at number $split.
+# contexts ARGUMENTS...: rank 0 and rank 1 of one job. The arguments of rank 1 begin at number
+# $split.
 contexts() {
     run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" "${@:1:$((split - 1))}" \
         : -n 1 "$MPIMATMUL" "${@:$split}" < /dev/null
 }
 
-@test "one rank with a wrong option ends all of them, with one line" {
+@test "one rank with a wrong option ends all of them with one line" {
     need_numpy
     make_operands
     split=6
@@ -232,7 +234,7 @@ contexts() {
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 
-@test "device, threads and bind may differ between ranks, nothing else" {
+@test "device, threads and bind may differ between ranks, no other option" {
     need_numpy
     make_operands
     split=10
@@ -258,7 +260,7 @@ contexts() {
     result_is F.bin "a @ b"
 }
 
-@test "a report that cannot be written is known before the work" {
+@test "an unwritable report is refused before the work" {
     need_numpy
     make_operands
     for count in 1 2; do
@@ -278,7 +280,7 @@ contexts() {
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 
-@test "a report that meets a full disk ends all ranks with 74, the result stays" {
+@test "a report on a full disk ends all ranks with 74, and the result stays" {
     need_numpy
     make_operands
     ranks 2 mul A.bin B.bin -o D.bin --report /dev/full --quiet --device cpu
@@ -296,12 +298,12 @@ contexts() {
         run --separate-stderr bash -c '"$MPIMATMUL" "$@" --device cpu > /dev/full' - $words
         expect_failure 74 "cannot write to standard output: No space left on device"
     done
-    # Nothing that MPI opens may take the place of a stdout that is closed.
+    # No file opened by MPI may reuse the closed descriptor of stdout.
     run --separate-stderr bash -c '"$MPIMATMUL" devices --device cpu >&-'
     expect_failure 74 "cannot write to standard output: Bad file descriptor"
 }
 
-@test "plan shows shares and writes nothing, --json is JSON" {
+@test "plan shows shares and writes no file, and --json is JSON" {
     need_numpy
     make_operands
     ranks 2 plan A.bin B.bin --weights 2,1 --device cpu
@@ -313,7 +315,7 @@ contexts() {
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 
-@test "devices shows every rank, --json is JSON" {
+@test "devices shows every rank, and --json is JSON" {
     ranks 3 devices --device reference
     expect_status 0
     for rank in 0 1 2; do
@@ -324,13 +326,13 @@ contexts() {
     py -c 'import json, sys; json.loads(sys.argv[1])' "$output"
 }
 
-# Of each rank in r.json.
+# Takes the kernels of each rank from r.json.
 kernels_reported() {
     py -c 'import json
 print([(r["kernels"], r["kernels_setting"]) for r in json.load(open("r.json"))["ranks"]])'
 }
 
-@test "devices and the report name the kernels of each rank, and what forces them" {
+@test "devices and the report name the kernels of each rank and the setting that forces them" {
     [ "$(uname -m)" = x86_64 ] || skip "no x86-64: other kernels"
     local devices=("$MPIMATMUL" devices --device cpu)
     run --separate-stderr "${launch[@]}" -n 1 env OPENBLAS_CORETYPE=Nehalem "${devices[@]}" \
@@ -362,7 +364,7 @@ print([(r["kernels"], r["kernels_setting"]) for r in json.load(open("r.json"))["
     [ "$(kernels_reported)" = "[('Nehalem', 'OPENBLAS_CORETYPE=Nehalem')]" ]
 }
 
-@test "devices fits 120 columns, and says in one word which OpenBLAS computes" {
+@test "devices fits 120 columns and names the OpenBLAS in use in one word" {
     ranks 2 devices --device cpu
     expect_quiet_success
     [ "$(wc -L <<< "$output")" -le 120 ] || { show; return 1; }
@@ -394,7 +396,7 @@ print([(r["kernels"], r["kernels_setting"]) for r in json.load(open("r.json"))["
     done
 }
 
-@test "a bar on a terminal is taken away again" {
+@test "a progress bar on a terminal is erased at the end" {
     command -v script > /dev/null || skip "script is not installed"
     "$MPIMATMUL" gen A.bin --dims 301x307 --seed 1
     "$MPIMATMUL" gen B.bin --dims 307x303 --seed 2

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output, lines and launch are set by bats and the helper
-# NaN and infinity in gradients: the run ends before anything of that turn is kept, or the step is left out.
+# NaN and infinity in gradients: the run ends before it keeps a value of that turn, or it skips the
+# step.
 
 load helper
 
@@ -9,7 +10,7 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
 }
 
-# Two optimisers; g[1][0] is infinite (or NaN) in turn 2, g[0] in turn 5.
+# Two optimisers. g[1][0] is infinite (or NaN) in turn 2, g[0] in turn 5.
 learner() {
     script 'x = generate((64, 10), kind="normal", seed=1)
 t = tanh(x @ generate((10, 3), kind="normal", seed=2))
@@ -24,7 +25,7 @@ for step in loop(8):
     print(step, sum(state[0][0]), sum(state[1][0]), sum(state[2][1][0]), sum(other[0][0]), sum(other[1][0]))'
 }
 
-# skips OPTION...: as a program that has no such steps; and says which they are.
+# skips OPTION...: gives the results of a program without the skipped steps, and reports these.
 skips() {
     run --separate-stderr "${ranks[@]}" "$MPIMATMUL" run e.py --quiet --on-nan skip "$@"
     [ "$status" -eq 0 ]
@@ -41,7 +42,7 @@ for x, y in zip(mine, theirs):
 assert mine[2][1:] == mine[1][1:] and mine[5][1:] == mine[4][1:]'
 }
 
-@test "--on-nan skip leaves a step out, on any ranks and devices" {
+@test "--on-nan skip skips a step, on any ranks and devices" {
     need_numpy
     local ranks=() name
     for name in g 'clip_grad_norm(g, 1.0)'; do
@@ -62,12 +63,12 @@ assert mine[2][1:] == mine[1][1:] and mine[5][1:] == mine[4][1:]'
     done
 }
 
-@test "a gradient that is not finite ends the run; the checkpoint before it is whole" {
+@test "a gradient that is not finite ends the run, and the checkpoint before it is complete" {
     learner
     for count in 1 2 3; do
         rm -f c.safetensors
         run --separate-stderr "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --quiet
-        [ "$(grep -c . <<< "$output")" -eq 3 ] # what has come so far
+        [ "$(grep -c . <<< "$output")" -eq 3 ]  # the lines printed so far
         output=''
         # shellcheck disable=SC2034 # of expect_failure
         shown_source=$'        state = adamw(state, g, turn=step, rate=0.01)\n                ^'
@@ -87,11 +88,11 @@ ends() {
     expect_failure 79 "e.py:$2" '--on-nan skip leaves such steps out'
 }
 
-@test "what is not finite is named as the text names it, outside of loops as well" {
+@test "a value that is not finite has its name in the text, also outside of loops" {
     ends $'g = w / 0\ns = sgd(sgd_state(w), g, 0.1)' "3:5: gradient 'g' is not finite"
     ends $'s = adamw(adamw_state((w, w)), (w, log(w - 9)), 0, 0.1)' "2:5: gradient '(w, log(w - 9))[1]' is not finite"
     ends $'g = (w * 1e30 * 1e30, w * 0)\ns = sgd(sgd_state((w, w)), clip_grad_norm(g, 1), 0.1)' \
-        "3:5: gradient 'clip_grad_norm(g, 1)[0]' is not finite" # nor is its norm
+        "3:5: gradient 'clip_grad_norm(g, 1)[0]' is not finite"  # nor is its norm
     script $'w = ones((3, 4))\ns = sgd(sgd_state((w, w)), clip_grad_norm((w * 1e30, w * 1e-30), 1), 1)
 print(s[0][0][0, 0], s[0][1][0, 0])'
     run "$MPIMATMUL" run e.py --quiet

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 #
-# The program on OpenCL devices (PoCL): tiles, two devices at once, 16-bit operands, warm-up, the report.
+# The program on OpenCL devices (PoCL): tiles, two devices at once, 16-bit operands, warm-up, the
+# report.
 
 load helper
 
@@ -21,7 +22,7 @@ expect_equal() {
     expect_status 0
 }
 
-# report EXPRESSION: of the report, as r.
+# report EXPRESSION: holds for the report, as r.
 report() {
     py -c 'import json, sys; r = json.load(open("r.json")); print(eval(sys.argv[1]))' "$1"
 }
@@ -39,8 +40,8 @@ report() {
     done
 }
 
-# /proc holds no folders of ours, not even of root.
-@test "PoCL has another cache where it cannot write to its own, for listing and for computing" {
+# /proc accepts no new folders, not even from root.
+@test "PoCL gets another cache folder when its own is not writable, for listing and for computing" {
     need_opencl
     operands float32
     local ours
@@ -58,13 +59,13 @@ report() {
     expect_status 0
     [ "$stderr" = "$line" ]
     expect_equal
-    # Another user's folder is no cache: PoCL has no device then.
+    # Another user's folder is not used as a cache. PoCL then has no device.
     chmod 777 "$ours"
     program mul A.bin B.bin -o C.bin --device 0:0 --progress none
     [ "$status" -eq 69 ]
 }
 
-@test "a limit no tile fits in ends with 71 and the numbers" {
+@test "a memory limit below any tile ends with 71 and the numbers" {
     need_opencl
     operands float32
     rm expected.bin
@@ -74,7 +75,7 @@ report() {
     expect_only_files A.bin B.bin
 }
 
-@test "two devices of one machine, each named by its own rank" {
+@test "two devices of one machine run at once, each named by its own rank" {
     need_opencl
     operands float32
     export POCL_DEVICES="pthread pthread"
@@ -87,7 +88,7 @@ report() {
     [ "$(report 'r["fallback_products"]')" = 0 ]
 }
 
-@test "PoCL is never chosen by auto, and the report says that it was left unused" {
+@test "auto never chooses PoCL, and the report says that PoCL was left unused" {
     need_opencl
     operands float32
     ranks 2 mul A.bin B.bin -o C.bin --report r.json --verbose
@@ -97,7 +98,7 @@ report() {
     grep -q 'shares the CPU with rank 1' <<< "$output"
 }
 
-@test "building kernels is a warm-up, reported apart" {
+@test "building kernels is reported apart, as a warm-up" {
     need_opencl
     operands float32
     program mul A.bin B.bin -o C.bin --device 0:0 --report r.json --weights equal --progress none --verbose
@@ -106,7 +107,7 @@ report() {
     [ "$(report 'r["ranks"][0]["warm_up_seconds"] > 0')" = True ]
 }
 
-@test "the report keeps to its schema" {
+@test "the report matches its schema" {
     py -c 'import jsonschema' 2> /dev/null || skip "python3-jsonschema is not installed"
     operands float32
     ranks 3 mul A.bin B.bin -o C.bin --report r.json --weights 1,0,2
@@ -116,13 +117,13 @@ import json, sys, jsonschema
 schema, report = json.load(open(sys.argv[1])), json.load(open("r.json"))
 jsonschema.Draft7Validator.check_schema(schema)
 jsonschema.validate(report, schema)
-own = set(schema["properties"]) - {"before"}  # which loops have
+own = set(schema["properties"]) - {"before"}  # a field of loops
 assert own == set(report), "fields that the schema does not describe"
 assert set(schema["definitions"]["rank"]["properties"]) == set(report["ranks"][0])
 EOF_PYTHON
 }
 
-@test "operations, and the check's sums, on a device without doubles and with groups of 64 work-items" {
+@test "a device without doubles, with groups of 64 work-items, computes operations and the check's sums" {
     need_opencl
     run env MMUL_CARD=small LD_PRELOAD="$BUILD/tests/card.so" "$BUILD/tests/device/map_small_test" 0:0
     expect_status 0
@@ -132,21 +133,21 @@ EOF_PYTHON
     [ "$(grep -c '^ok' <<< "$output")" -eq 8 ]
 }
 
-@test "a device without doubles makes the check's sums of pairs of floats" {
+@test "a device without doubles computes the check's sums in pairs of floats" {
     need_opencl
     run env MMUL_CARD=single LD_PRELOAD="$BUILD/tests/card.so" "$BUILD/tests/device/project_test" 0:0
     expect_status 0
     [ "$(grep -c '^ok' <<< "$output")" -eq 23 ]
 }
 
-@test "what was begun is waited for where clFinish does not" {
+@test "pending commands are awaited even if clFinish does not wait for them" {
     need_opencl
     run env MMUL_CARD=hasty LD_PRELOAD="$BUILD/tests/card.so" "$BUILD/tests/device/transfers_test" 0:0
     expect_status 0
     [ "$(grep -c '^ok' <<< "$output")" -eq 25 ]
 }
 
-@test "a device that cannot be opened is listed with the reason, and is no one's when it is not named" {
+@test "a device that cannot be opened is listed with the reason, and auto gives it to no rank" {
     need_opencl
     for card in absent closed; do
         run --separate-stderr env MMUL_CARD=$card LD_PRELOAD="$BUILD/tests/card.so" "$MPIMATMUL" devices < /dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Commands that are a program of one line, against numpy, alone and on several ranks.
+# Commands that are a program of one line, compared with numpy, alone and on several ranks.
 # shellcheck disable=SC2154 # stderr is set by bats
 
 load helper
@@ -15,7 +15,7 @@ np.save("B.npy", (np.arange(20 * 33, dtype="f4").reshape(20, 33) * 53 % 97 - 48)
 np.save("b.npy", np.arange(33, dtype="f4"))'
 }
 
-# expect FILE EXPRESSION [TOLERANCE]: of A, B and b, in double.
+# expect FILE EXPRESSION [TOLERANCE]: an expression of A, B and b, in double.
 expect() {
     py - "$@" << 'END'
 import sys, numpy as np
@@ -28,7 +28,7 @@ assert off <= float(sys.argv[3] if len(sys.argv) > 3 else 0), off
 END
 }
 
-@test "sums, differences and transposes, equal element by element" {
+@test "sums, differences and transposes are equal element by element" {
     for n in 1 3; do
         run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" add A.npy b.npy
         [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  nothing of it needed a check
@@ -45,7 +45,7 @@ A_transposed.npy: 33 x 70" ]
     done
 }
 
-@test "maps and reductions" {
+@test "maps and reductions equal numpy's" {
     program map relu A.npy --quiet -o "a \"quoted\" \\ name.npy"
     expect_quiet_success
     expect "a \"quoted\" \\ name.npy" 'np.maximum(A, 0)'
@@ -65,7 +65,7 @@ A_softmax.npy: 70 x 33" ]
     expect A_layer_norm.npy '(A - A.mean(-1, keepdims=True)) / np.sqrt(A.var(-1, keepdims=True) + 1e-5)' 1e-5
 }
 
-@test "the most similar rows" {
+@test "the most similar rows are found" {
     run mpirun -q -n 2 "$MPIMATMUL" topk A.npy B.npy --normalize-rows -k 3 -o near.npy --indices which.npy
     [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  results checked, 0 blocks recomputed
 which.npy: 70 x 3  near.npy: 70 x 3" ]
@@ -75,7 +75,7 @@ which.npy: 70 x 3  near.npy: 70 x 3" ]
     expect A_topk.npy '-np.sort(-A, -1)[:, :2]'
 }
 
-@test "mul adds a bias, an activation and a residual, and finds the largest" {
+@test "mul adds a bias, an activation and a residual, and finds the largest elements" {
     py -c '
 import numpy as np
 np.save("W.npy", np.load("B.npy").T.copy())
@@ -100,7 +100,7 @@ y.npy: 70 x 20" ]
     expect t.npy 'np.tanh(0.5 * B @ A.T + 2)' 1e-4
 }
 
-@test "alpha and beta have all their digits, and 0 takes NaN away, with something done to the product, too" {
+@test "alpha and beta keep all their digits, and 0 removes NaN, also with an operation behind the product" {
     py -c '
 import numpy as np
 A = np.load("A.npy").astype("f8")
@@ -122,7 +122,7 @@ np.save("N.npy", A)'
     expect y.npy 'np.zeros((70, 20))'
 }
 
-@test "results are of the 16-bit type that all inputs have, or that is asked for" {
+@test "results have the common 16-bit type of all inputs, or the type asked for" {
     py -c '
 import numpy as np
 for name in "AB":
@@ -173,7 +173,8 @@ END
     program mul L.npy R.npy --bias z.npy -o y.npy --quiet
     expect_status 0
     [ "$stderr" = "mpimatmul: warning: 'y.npy': 5 values beyond float16 became infinite" ]
-    program mul L.npy R.npy --topk 2 --indices i.npy --dtype float16 -o y.npy --quiet # places are whole numbers
+    # indices are whole numbers
+    program mul L.npy R.npy --topk 2 --indices i.npy --dtype float16 -o y.npy --quiet
     expect_status 0
     [ "$(py -c 'import numpy as np; print(np.load("y.npy").dtype, np.load("i.npy").dtype)')" = "float16 int32" ]
     program mul A.npy W.npy --bias h.npy --dtype float64 -o y.npy
@@ -184,7 +185,7 @@ END
     [ "$(py -c 'import numpy as np; print(np.load("y.npy").dtype)')" = float32 ]
 }
 
-@test "what is wrong with a line is said as of its files" {
+@test "an error in a one-line program names the files instead of a line" {
     program mul A.npy B.npy --activation rely
     expect_failure 64 "--activation: 'rely' is none of relu|gelu|silu|sigmoid|tanh|softmax"
     program mul A.npy B.npy --topk 2 --split cols
@@ -225,7 +226,7 @@ END
     ! compgen -G '*.part' || false
 }
 
-@test "MPIMATMUL_DTYPE is held to what --dtype is, and named" {
+@test "MPIMATMUL_DTYPE obeys the rules of --dtype and is named in errors" {
     need_numpy
     python <<< 'import numpy as np; np.save("D.npy", np.ones((4, 4))); np.save("b.npy", np.ones((1, 4)))'
     export MPIMATMUL_DTYPE=float64

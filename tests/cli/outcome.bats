@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
-# run: what it says of a program before and after it is carried out.
+# run: its output about a program before and after the run.
 
 load helper
 
-@test "run --check: alike layers are once there, in 120 columns, with what all of them take" {
+@test "run --check: equal layers are printed once, in 120 columns, with the sum of all of them" {
     cat > e.py << 'END'
 def layer_with_a_name_that_is_long(x, number):
     weights = load(f"weights/of/a/model/with/long/names/of/its/layers/layer.{number}.npy")
@@ -55,7 +55,7 @@ assert last["whole"] == last["grouped"] == len(steps)
 END
 }
 
-@test "run: the end of stdout is what the run was: seconds, speed, steps, check, outputs" {
+@test "run: the last lines of stdout give seconds, speed, steps, check and outputs" {
     script 'x = generate((30, 40), kind="integer", seed=1)
 y = x @ x.T
 save("y.npy", y)
@@ -81,12 +81,12 @@ ${tail/COUNT/$on}" ] || { show; return 1; }
         expect_quiet_success
         [[ $output == "sum "* ]] && [ "$(wc -l <<< "$output")" -eq 1 ] || { show; return 1; }
     done
-    # Blocks of all ranks are counted.
+    # The count covers blocks of all ranks.
     run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" run e.py --weights equal --device cpu : \
         -n 1 "$MPIMATMUL" run e.py --weights equal --device faulty:corrupt=1:cpu
     expect_status 0
     [[ "$(outcome | sed -n 2p)" == "$begin  results checked, 1 block recomputed"* ]] || { show; return 1; }
-    # A matrix on standard output has that for itself.
+    # A matrix on standard output is the only content there.
     script 'save("-", generate((3, 4), seed=1) * 2)'
     "$MPIMATMUL" run e.py > out.bin 2> tables < /dev/null
     [ "$(stat -c %s out.bin)" -eq $((20 + 3 * 4 * 4)) ]
@@ -97,7 +97,7 @@ ${tail/COUNT/$on}" ] || { show; return 1; }
     [ ! -s tables ]
 }
 
-@test "run: of a text with loops all programs come first, then the last one; the last lines may need none" {
+@test "run: for a text with loops the plans of all programs come first, and the summary may follow the last prints" {
     need_numpy
     script 'x = generate((60, 60), kind="integer", seed=1)
 for i in loop(5):
@@ -110,7 +110,7 @@ import json, re, sys
 report = json.load(open("r.json"))
 wall, programs, steps = re.fullmatch(r"wall ([0-9.]+) s  [0-9.]+ GFLOP/s  \(([0-9]+) programs, ([0-9]+) steps\); "
                                      "the last of them:", sys.argv[1]).groups()
-before = report["before"]   # and the report of the last turn; then comes one program more
+before = report["before"]  # and the report of the last turn; then comes one program more
 assert (int(programs), before["programs"]) == (7, 5) and int(steps) > before["steps"] + report["steps"], report
 assert float(wall) > before["wall_seconds"] + report["wall_seconds"], (wall, before)
 assert report["program"] == "e.py" and report["command"].startswith("mpimatmul run e.py --device cpu"), report

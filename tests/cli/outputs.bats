@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Outputs in a folder of all: what somebody else has put under a temporary name, and permissions of what is replaced,
-# what is left of a kept set that is.
+# Outputs in a folder that all users may write to: other users' files under a temporary name,
+# permissions of a replaced file, and leftovers of a replaced kept set.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-# Every way to write a matrix, each into the files behind it.
+# Every way to write a matrix, each with the files that it creates.
 each_writer() {
     local check=$1
     "$check" D.bin mul A.bin B.bin -o D.bin --device cpu
@@ -31,7 +31,7 @@ operands() {
     mkdir -m 700 s
 }
 
-# Its owner may have it open for writing, and would have the result open.
+# The owner of a temporary file may have it open for writing and would have the result open, too.
 refuses_foreign() {
     local file=$1
     shift
@@ -49,7 +49,7 @@ refuses_foreign() {
     rm "$file.part"
 }
 
-@test "a temporary file of another user is taken over by no writer" {
+@test "no writer takes over a temporary file of another user" {
     [ "$(id -u)" -eq 0 ] || skip "root: a file is given to another user"
     operands
     each_writer refuses_foreign
@@ -63,7 +63,7 @@ refuses_foreign() {
         )not taken over" "remove 'D.bin.part', or give the output another name"
 }
 
-@test "a temporary file with another name, or that is a link, is left as it is" {
+@test "a temporary file with another name, or one that is a link, is left unchanged" {
     operands
     echo precious > other
     ln other D.bin.part
@@ -77,7 +77,7 @@ refuses_foreign() {
     [ "$(< other)" = precious ] && [ ! -e D.bin ]
 }
 
-# What a killed run has left goes; whoever has it open has nothing of the result.
+# The leftover of a killed run is removed. A process with it open gets none of the result.
 loses_held() {
     local file=$1
     shift
@@ -93,7 +93,7 @@ loses_held() {
     cmp before "$file"
 }
 
-@test "who has one's own left temporary file open has nothing of the result" {
+@test "a process that has the user's own leftover temporary file open gets none of the result" {
     operands
     each_writer loses_held
 }
@@ -119,7 +119,7 @@ keeps_mode() {
     keeps_mode report.json mul A.bin B.bin -o D.bin --device cpu --report report.json
 }
 
-# Neither is there yet: only where they would be tells that they are one.
+# Neither file exists yet: only their paths show that they are the same file.
 @test "two outputs of a job that would be one file are refused before the work" {
     "$MPIMATMUL" gen A.npy --dims 4x4 --kind integer --quiet
     mkdir dir
@@ -140,7 +140,7 @@ keeps_mode() {
     [ -s r ] && [ -s s ] && [ -s t ] && [ -s C.npy ]
 }
 
-@test "a kept set whose description was changed is called by its name" {
+@test "an error about a kept set with a changed description names the set" {
     "$MPIMATMUL" gen A.bin --dims 4x4 --quiet
     mkdir -m 700 s
     "$MPIMATMUL" mul A.bin A.bin -o kept:y --shard-dir s --device cpu --quiet
@@ -153,7 +153,7 @@ keeps_mode() {
     [[ "$stderr" == "mpimatmul: cannot read kept 'y': "* && "$stderr" != *"'-'"* ]] || { show; return 1; }
 }
 
-@test "a set of fewer ranks, or of another type, leaves nothing of the one that it replaces" {
+@test "a set of fewer ranks, or of another type, leaves no file of the set it replaces" {
     need_numpy
     python <<< 'import numpy as np; np.save("D.npy", np.ones((8, 8))); np.save("F.npy", np.ones((8, 8), "f4"))'
     mkdir -m 700 s
@@ -171,8 +171,9 @@ keeps_mode() {
     expect_status 0
 }
 
-# A path of an open descriptor is written through it: behind what the shell's file has, and into pipes of the shell.
-@test "/dev/stdout and /dev/fd/N keep what was written there before and comes afterwards" {
+# A path of an open descriptor is written through it: behind earlier output of the shell, and into
+# the shell's pipes.
+@test "/dev/stdout and /dev/fd/N keep output from before and after the result" {
     "$MPIMATMUL" gen A.npy --dims 30x20 -q
     "$MPIMATMUL" gen B.npy --dims 20x10 -q
     printf '%s\n' 'x = load("A.npy")' 'for i in loop(3):' '    x = x * 2' '    print(i, sum(x))' > e.py
@@ -181,7 +182,7 @@ keeps_mode() {
         { echo before; "$MPIMATMUL" run e.py -q --$option /dev/stdout; echo after; } > log
         lines=$(wc -l < log)
         [ "$lines" -gt 6 ] && [ "$(head -n 1 log)" = before ]
-        # What a stream without a line feed at its end leaves stands in front of the last line.
+        # A stream without a line feed at its end continues in the first line of the summary.
         [[ "$(tail -n 1 log)" == *after ]] || { cat log; return 1; }
         { echo before; "$MPIMATMUL" run e.py -q --$option /dev/fd/1; echo after; } >> log
         [ "$(grep -c '^before$' log)" -eq 2 ] && [ "$(grep -c 'after$' log)" -eq 2 ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
-# --html and report: a run as one HTML file, drawn by a browser from what the run has left.
+# --html and report: a run as one HTML file, which the browser draws from the run's own data.
 load helper
 
 setup() {
@@ -10,7 +10,7 @@ setup() {
     "$MPIMATMUL" gen B.bin --dims 203x147 --kind integer --seed 2 -q
 }
 
-# browse PAGE ARGUMENTS...: a browser without a window; what its console says is on stderr.
+# browse PAGE ARGUMENTS...: starts a headless browser. Its console output is on stderr.
 browse() {
     local page=$1
     shift
@@ -23,8 +23,9 @@ browse() {
     fi
 }
 
-# drawn PAGE: it is drawn, without a word on the console. dom.txt: its elements; sizes.json: those of all that is drawn,
-# by section, as a second script of a copy of it has measured them, which ends with SCRIPT.
+# drawn PAGE [SCRIPT]: the page draws without console output. A copy of the page has a second script,
+# which measures all drawn elements and ends with SCRIPT. Leaves the elements in dom.txt, and their
+# sizes by section in sizes.json.
 drawn() {
     {
         cat "$1"
@@ -67,7 +68,7 @@ for expression in sys.argv[1:]:
 PYTHON
 }
 
-@test "a product on three ranks of uneven speeds: bars, shares, lanes and memory are there and have sizes" {
+@test "a product on three uneven ranks has bars, shares, lanes and memory of the right sizes" {
     local common=("$MPIMATMUL" mul A.bin B.bin -o C.bin --weights "0.6,0.3,0.1" --html p.html --report r.json
         --trace t.json -q)
     run --separate-stderr "${launch[@]}" -n 1 "${common[@]}" --device cpu \
@@ -77,7 +78,8 @@ PYTHON
     holds "s['state'] == 'drawn' and not s['trouble']" "s['title'] == 'mpimatmul: A.bin x B.bin: 301 x 147'" \
         "list(sections) == ['summary', 'work', 'shares', 'timeline', 'memory', 'operations', 'ranks']" \
         "all(width > 0 and height > 0 for kind, width, height, _ in sizes if kind in ('svg', 'rect', 'canvas'))"
-    # A bar per phase that took any time, as long as that; two per rank of shares; nothing leaves the page.
+    # One bar per phase of nonzero time, as long as that time; two per rank of shares; no element
+    # leaves the page.
     holds "len(phases) == len(s['work']['rect'])" \
         "all(abs(bar[0] / sum(x[0] for x in s['work']['rect']) - seconds / sum(phases)) < 0.005
              for bar, seconds in zip(s['work']['rect'], phases))" \
@@ -96,12 +98,12 @@ PYTHON
     drawn r.html 'document.querySelector("#work rect").dispatchEvent(new PointerEvent("pointermove"));
         found.tip = [document.getElementById("tip").textContent, document.getElementById("tip").hidden];
         document.querySelector("#work rect").dispatchEvent(new PointerEvent("pointerleave"));
-        found.left = document.getElementById("tip").hidden;' # of operations alone
+        found.left = document.getElementById("tip").hidden;'  # of operations alone
     holds "s['tip'][0].split('\n')[1].startswith('set-up: ') and not s['tip'][1] and s['left']" \
         "'timeline' in s" "'with --trace' in s['timeline']['text']"
 }
 
-@test "the page has what the files have, and asks for nothing else" {
+@test "the page has the data of the files and loads nothing else" {
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --html p.html --report r.json --trace t.json -q
     expect_quiet_success
     python << 'PYTHON'
@@ -112,14 +114,15 @@ for name, file in (("report", "r.json"), ("trace", "t.json")):
     assert json.loads(found) == json.load(open(file)), name
 assert "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\"" in page
 assert not re.findall(r"<link|<img|<iframe|\bsrc=|\bhref=|\burl\(|@import|fetch\(|import\(|XMLHttp|WebSocket", page)
-assert set(re.findall(r"\w+://[\w./]*", page)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+# a name, not an address
+assert set(re.findall(r"\w+://[\w./]*", page)) == {"http://www.w3.org/2000/svg"}
 PYTHON
     program report r.json -o -
     expect_quiet_success
     [[ "$output" == '<!DOCTYPE html>'* ]]
 }
 
-@test "names stay words, whatever they are made of" {
+@test "names are shown as text, with any characters" {
     local name='x<script>alert(1)<!--.bin'
     cp A.bin "$name"
     ranks 2 mul "$name" B.bin -o C.bin --device cpu --html p.html --report r.json -q
@@ -134,7 +137,7 @@ PYTHON
     holds "s['state'] == 'drawn'" "not s['evil']" "'</script><h1 id=evil>' in s['title']"
 }
 
-@test "a program with a loop: losses by turns, operations against their prediction, the last turn's lanes" {
+@test "a program with a loop shows losses by turn, operations against their prediction, and lanes of the last turn" {
     script 'x = generate((50, 40), kind="integer", seed=1)
 print("before", sum(x))
 for i in loop(12):
@@ -163,14 +166,14 @@ print("after", mean(x), x)'
     expect_quiet_success
     drawn again.html
     holds "s['state'] == 'drawn'" "len(s['metrics']['svg']) == 2" "'timeline' in s"
-    python << 'PYTHON' # as a live view reads them
+    python << 'PYTHON'  # as a live view reads them
 import json
 lines = [json.loads(line) for line in open("m.jsonl")]
 assert [line["turn"] for line in lines if line["line"] == 5 and line["name"] == "sum(x)"] == list(range(12))
 PYTHON
 }
 
-@test "joules stand where ranks state them" {
+@test "joules are shown for the ranks that report them" {
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --report r.json --trace t.json -q
     python << 'PYTHON'
 import json
@@ -196,7 +199,7 @@ PYTHON
     holds "'joules' not in s['ranks']['text'] + s['operations']['text'] and ' J' not in s['summary']['text']"
 }
 
-@test "bytes between machines are a table: who sent, who received" {
+@test "bytes between machines are a table of senders and receivers" {
     need_plain "refuse.so is loaded first, which the sanitizer does not take"
     run --separate-stderr "${launch[@]}" -n 3 env LD_PRELOAD="$BUILD/tests/refuse.so" MMUL_APART=1 \
         "$MPIMATMUL" mul A.bin B.bin -o C.bin --device cpu --io root --split rows --weights 0.5,0.25,0.25 \
@@ -210,7 +213,7 @@ PYTHON
         "sum(map(sum, r['sent_bytes'])) == r['network_bytes']"
 }
 
-@test "what run --json prints is a page, too; so are metrics or a trace alone" {
+@test "a page can show run --json's output, metrics alone or a trace alone" {
     script 'x = generate((5, 4), kind="integer", seed=1)
 print("sum", sum(x), x)
 save("y.npy", x)'
@@ -228,7 +231,7 @@ save("y.npy", x)'
     done
 }
 
-@test "light and dark by what the reader prefers, light on paper" {
+@test "the page follows the reader's preference for light or dark, and is light on paper" {
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --html p.html -q
     drawn p.html
     holds "s['back'] == 'rgb(255, 255, 255)'"
@@ -280,7 +283,7 @@ found.spans = line.lanes.reduce((total, lane) => total + lane.spans.length, 0);'
         "s['tip'].split(chr(10)) == ['multiply', 'rank 0, device', '10.5 ms + 9 ' + chr(181) + 's', 'rows: 1051']"
 }
 
-@test "a page that cannot be drawn says so" {
+@test "a page with invalid data says so" {
     echo '{"schema": "mpimatmul-report", "schema_version": 5, "ranks": 3}' > r.json
     program report r.json -o p.html -q
     expect_quiet_success
@@ -290,7 +293,7 @@ found.spans = line.lanes.reduce((total, lane) => total + lane.spans.length, 0);'
     [[ "$output" == *'data-state="failed"'* && "$output" == *'this page could not be drawn as a whole: '* ]]
 }
 
-@test "files that are no page's are refused with the line that says why" {
+@test "files unfit for a page are refused with a line that gives the reason" {
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --report r.json --trace t.json -q
     program report none.json
     expect_failure 66 "cannot open 'none.json': No such file or directory"
@@ -329,7 +332,7 @@ found.spans = line.lanes.reduce((total, lane) => total + lane.spans.length, 0);'
     [ ! -e p.html ] && [ ! -e r.html ]
 }
 
-@test "a page that cannot be written is known before the work" {
+@test "an unwritable page is refused before the work" {
     ranks 2 mul A.bin B.bin -o D.bin --html none/p.html
     expect_failure 73 "cannot write the page to 'none/p.html': No such file or directory"
     for name in A.bin D.bin; do

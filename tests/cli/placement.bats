@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Cores and threads of CPU ranks as `devices` reports them: Open MPI's default binding is widened, a user's own
-# is obeyed, --bind and --threads override.
+# Cores and threads of CPU ranks as `devices` reports them: Open MPI's default binding is widened, a
+# user's own is obeyed, --bind and --threads override.
 
 load helper
 
@@ -11,7 +11,7 @@ need_two_cores() {
     [ "$CORES" -ge 2 ] || skip "one core only: nothing to share"
 }
 
-# placed MPIRUN-ARGUMENTS... -- DEVICES-ARGUMENTS...: a line "cores threads" per rank.
+# placed MPIRUN-ARGUMENTS... -- DEVICES-ARGUMENTS...: prints "cores threads" for each rank.
 placed() {
     local launcher=()
     while [ "$1" != -- ]; do
@@ -27,7 +27,7 @@ for rank in json.load(sys.stdin)["ranks"]:
     print(rank["cores"] or "-", rank["threads"])' <<< "$output")
 }
 
-# The cores this shell may use, as the kernel writes them.
+# The cores this shell may use, in the kernel's notation.
 own_cores() {
     sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status
 }
@@ -51,7 +51,7 @@ expect_placement() {
     expect_placement $'0 1\n1 1'
 }
 
-@test "three ranks on two cores: the third shares one" {
+@test "of three ranks on two cores the third shares one" {
     [ "$CORES" -eq 2 ] || skip "made for two cores"
     placed -n 3 --oversubscribe --
     expect_placement $'0 1\n1 1\n0 1'
@@ -82,7 +82,7 @@ expect_placement() {
     expect_placement $'- 2\n- 2'
 }
 
-@test "devices says when mpirun itself loads OpenCL drivers" {
+@test "devices warns that mpirun itself loads OpenCL drivers" {
     run --separate-stderr mpirun -q -n 1 "$MPIMATMUL" devices --device cpu < /dev/null
     expect_status 0
     [[ "$output" != *"mpirun itself loads every OpenCL driver"* ]]
@@ -109,7 +109,7 @@ print([(rank["device"], rank["end"] - rank["begin"]) for rank in json.load(open(
     [ ! -e D.bin ]
 }
 
-# Nobody writes to the FIFO: whoever opens it as a file waits for ever.
+# The FIFO has no writer, so opening it as a file would block for ever.
 @test "a FIFO as --device @FILE is refused" {
     mkfifo lab.fifo
     run --separate-stderr timeout 60 "$MPIMATMUL" devices --device @lab.fifo < /dev/null
@@ -119,7 +119,8 @@ print([(rank["device"], rank["end"] - rank["begin"]) for rank in json.load(open(
     expect_failure 65 "'large.txt' is no list of devices: 2097152 bytes, at most 1048576"
 }
 
-# Rows of each rank as the report has them: its block, what others had of it, what it had of others'.
+# Prints rows of each rank by the report: its own block, rows taken by others, and rows it took from
+# others.
 rows() {
     python << 'END'
 import json
@@ -128,7 +129,7 @@ print(*(f"{r['end'] - r['begin']}-{r['given']:.0f}+{r['claimed']:.0f}" for r in 
 END
 }
 
-@test "weights that are given are what every rank gets, unless --tail asks for claims" {
+@test "every rank computes its given weight, unless --tail allows work stealing" {
     "$MPIMATMUL" gen A.bin --dims 1600x700 --kind integer --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 700x900 --kind integer --seed 2 --quiet
     printf '1\n3\n' > shares
@@ -141,7 +142,8 @@ END
         expect_status 0
         [ "$(rows)" = "$first $second" ] || { echo "$row"; rows; return 1; }
     done
-    # Whoever is done claims of what the other has not begun; nothing where a rank has no block of its own.
+    # A rank that is done steals rows that the other has not begun. A rank without a block of its
+    # own steals none.
     printf '%s faulty:delay=150ms:cpu 3\n%s cpu 1\n' "$(uname -n)" "$(uname -n)" > lab.txt
     ranks 2 mul A.bin B.bin -o C.bin --split rows --device @lab.txt --report report.json --tail 0.9
     expect_status 0

@@ -1,16 +1,16 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
-# print in texts of programs: what is shown, and when.
+# print in texts of programs: the printed text, and the moment of printing.
 
 load helper
 
-# placeless: lines without where a matrix is, which the reference does not know.
+# placeless: drops the placements of matrices from the lines, which the reference does not know.
 placeless() {
     sed -E 's/, (file|replicate|partial|rows|cols|grid)[^;]*;/;/g' <<< "${output:?}"
 }
 
-@test "run: print shows lines as the reference does, on any ranks" {
+@test "run: print shows the same lines as the reference, on any ranks" {
     need_numpy
     script 'x = generate((30, 40), kind="integer", seed=3)
 w = generate((40, 40), kind="integer", seed=4)
@@ -55,7 +55,7 @@ print(f"{x}")'
     expect_failure 65 'e.py:2:10: a matrix cannot be part of a string' 'print("...", x) shows it beside other words'
 }
 
-@test "run: a line is printed when its values are there, not at the end" {
+@test "run: a line is printed as soon as its values are there, not at the end" {
     script 'x = generate((64, 64), seed=1)
 print("words", "first")
 print("early", mean(x @ x))
@@ -79,7 +79,7 @@ save("x.npy", x)'
     done
 }
 
-@test "a bar moves, and never back, over the steps of a program" {
+@test "a bar moves over the steps of a program, and never back" {
     need_numpy
     script 'x = generate((64, 64), seed=1)
 for i in range(9):
@@ -120,7 +120,7 @@ told = b""
 try:
     while part := os.read(terminal, 4096):
         told += part
-except OSError: # its end
+except OSError:  # its end
     pass
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, told
 bars = [re.sub(r"\x1b\[K", "", bar) for bar in re.findall(r"\r(\[[#.]{24}\] [^\r]*)", told.decode())]

@@ -1,11 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status and output are set by bats
-# Commands with any of the options of `mul` at once, in every type, against numpy: tests/random_products.py.
+# Random combinations of the options of `mul`, in every type, compared with numpy:
+# tests/random_products.py.
 
 load helper
 
-@test "any two values of two options of mul meet: results as numpy's, or refused with their line" {
+@test "any two values of two options of mul meet in a command with numpy's result or the expected refusal" {
     need_numpy
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
     run py "$REPO/tests/random_products.py" pairs products "${PRODUCTS_SEED:-1}"

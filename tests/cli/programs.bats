@@ -1,11 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
-# Random programs as text, many in one process, against the same files under CPython with numpy.
+# Random programs as text, many in one process, compared with the same files under CPython with
+# numpy.
 
 load helper
 
-# run_programs COUNT RANKS DEVICE: those of ./programs, and what they saved.
+# run_programs COUNT RANKS DEVICE: runs that many programs of ./programs and compares the saved
+# files.
 run_programs() {
     rm -f programs/*_out*.npy
     run bash -c "cd programs && ${launch[*]} -n $2 '$BUILD/tests/embed/programs' $1 $3 < /dev/null"
@@ -15,7 +17,7 @@ run_programs() {
     [ "$status" -eq 0 ]
 }
 
-@test "500 random programs give what CPython gives, on one rank" {
+@test "500 random programs give CPython's results on one rank" {
     need_numpy
     py "$REPO/tests/random_programs.py" make programs 500 1
     run_programs 500 1 cpu
@@ -23,14 +25,14 @@ run_programs() {
     [ "${BASH_REMATCH[1]}" -gt 60 ]
 }
 
-@test "random programs on 2 and 3 ranks" {
+@test "random programs give CPython's results on 2 and 3 ranks" {
     need_numpy
     py "$REPO/tests/random_programs.py" make programs 60 2
     run_programs 60 2 cpu
     run_programs 60 3 cpu
 }
 
-@test "random programs whose values are on some of the ranks" {
+@test "random programs with values on some of the ranks give CPython's results" {
     need_numpy
     py "$REPO/tests/random_programs.py" make programs 60 6 2
     run_programs 60 2 cpu
@@ -40,14 +42,14 @@ run_programs() {
     run_programs 40 5 cpu
 }
 
-@test "random programs on an OpenCL device" {
+@test "random programs give CPython's results on an OpenCL device" {
     need_numpy
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
     py "$REPO/tests/random_programs.py" make programs 60 3
     run_programs 60 1 0:0
 }
 
-@test "NaN and infinities are where CPython has them" {
+@test "NaN and infinities have CPython's places" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -94,7 +96,7 @@ END
     done
 }
 
-@test "1000 texts with something wrong in them are refused with their place, or are programs all the same" {
+@test "1000 damaged texts are refused with their place, or are valid programs all the same" {
     need_numpy
     py "$REPO/tests/random_programs.py" make programs 50 4
     py "$REPO/tests/random_programs.py" mutate programs 1000 5
