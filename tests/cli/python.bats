@@ -126,7 +126,7 @@ parts that are left ok'
     expect_only_files X.npy X.npy.npz d.npy whole.npy
 }
 
-@test "mpi4py may have begun MPI" {
+@test "the package uses an MPI that mpi4py has initialised" {
     "$PYTHON" -c 'import mpi4py' 2> /dev/null || skip "mpi4py is not installed"
     run mpirun -q -n 2 "$PYTHON" "$REPO/tests/python_package.py" mpi4py X.npy
     diff <(echo "$expected") <(echo "$output")
@@ -199,7 +199,7 @@ x.numpy()' > one.py
     [ "$status" -eq 1 ]
 }
 
-@test "errors are the script's: its lines, its names" {
+@test "errors name the script's lines and names" {
     cat > words.py << 'END'
 import sys
 import traceback
@@ -256,7 +256,7 @@ END
     [ "$status" -eq 1 ]
 }
 
-@test "everything has a docstring, and the package a help" {
+@test "every name has a docstring, and the package has a help text" {
     run "$PYTHON" -c '
 import inspect
 import mpimatmul as mm
@@ -287,7 +287,7 @@ assert [n for n in dir(mm.Value) if not n.startswith("_")] == methods.split(), d
     [ "$status" -eq 65 ]
 }
 
-@test "a value shows what is known of it, and computes nothing for that" {
+@test "repr of a value shows its known facts and computes nothing" {
     cat > repr.py << 'END'
 import numpy as np
 import mpimatmul as mm
@@ -330,7 +330,7 @@ END
     [ "$status" -eq 0 ]
 }
 
-@test "a value shows itself to notebooks: what this rank knows, escaped, and computes nothing for that" {
+@test "a notebook shows the facts that this rank knows, escaped, and computes nothing" {
     cat > shown.py << 'END'
 import numpy as np
 import mpimatmul as mm
@@ -397,8 +397,8 @@ END
 END
 }
 
-# Offline: the wheel is built with Debian's setuptools, and the venv's own numpy is a link to Debian's.
-@test "a venv installs the package, which finds the library and leaves the venv's numpy alone" {
+# Offline: Debian's setuptools builds the wheel, and the venv's own numpy is a link to Debian's.
+@test "in a venv the installed package finds the library and leaves the venv's numpy unchanged" {
     "$PYTHON" -c 'import setuptools, pip, venv, wheel' 2> /dev/null || skip "pip, setuptools, venv or wheel is missing"
     unset PYTHONPATH MPIMATMUL_LIBRARY
     cp -r "$REPO/src/python" package
@@ -448,7 +448,7 @@ END
     expect_quiet_success
 }
 
-@test "load_file reads the tensors of .npz, .pt and .gguf files, and warns of those that are no values" {
+@test "load_file reads the tensors of .npz, .pt and .gguf files and warns of other contents" {
     cp "$REPO"/tests/data/*.{gguf,npz,pt} .
     cat > all.py << 'END'
 import os
@@ -463,7 +463,7 @@ def same(file, right):
     found = mm.load_file(file)
     assert sorted(found) == sorted(right), (file, list(found))
     for name, array in right.items():
-        if name == "large":     # no float32 has its whole numbers
+        if name == "large":  # float32 holds none of its whole numbers
             continue
         array = array if array.ndim > 1 else array[None]
         assert found[name].shape == array.shape, (file, name, found[name].shape)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What scripts in Python learn with: layers, backward, optimisers, states, a look inside; each on one rank and on three
-# of different weights. The comparisons are in tests/python_learning.py.
+# Learning in Python scripts: layers, backward, optimisers, states, introspection, each on one rank
+# and on three of different weights. tests/python_learning.py compares them.
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output and lines are set by bats
 
 load helper.bash
@@ -11,7 +11,7 @@ setup() {
     export OPENBLAS_NUM_THREADS=1
 }
 
-# everywhere LINES PART...: prints these, on one rank and on three.
+# everywhere LINES PART...: the parts print LINES, on one rank and on three.
 everywhere() {
     local expected=$1 way
     shift
@@ -26,7 +26,7 @@ everywhere() {
     done
 }
 
-@test "layers compute what numpy does, begin as torch's, and drop elements" {
+@test "layers compute numpy's results, start with torch's distributions, and drop elements" {
     everywhere $'layers ok\nbeginnings ok\ndropout ok' layers beginnings dropping
 }
 
@@ -34,11 +34,11 @@ everywhere() {
     everywhere $'backward ok\nleaves ok' backward leaves
 }
 
-@test "SGD and AdamW are the reference's in float64 to the last digits; gradients are clipped" {
+@test "SGD and AdamW equal the reference in float64 to the last digits, and gradients are clipped" {
     everywhere $'optimisers ok\nlater ok\nclipping ok' optimisers later clipping
 }
 
-@test "DiLoCo is the reference's on one node, goes on from its state, and reads what is on every node" {
+@test "DiLoCo equals the reference on one node, continues from its state, and reads values of every node" {
     everywhere 'apart ok' apart
     everywhere "65 'parts' is in parts on several nodes, and each of them reads all of it \
 (x = mm.persist(mm.place(x, \"replicate\")), before the first step)
@@ -57,12 +57,12 @@ everywhere() {
     diff <(echo "$expected") <(echo "$output")
 }
 
-@test "states go to .safetensors files and come from them, with torch's names and axes" {
+@test "states are saved to .safetensors files and loaded from them, with torch's names and axes" {
     everywhere 'states ok' states
     expect_only_files ours.safetensors theirs.safetensors
 }
 
-@test "what cannot learn is refused in a line with a remedy" {
+@test "a model that cannot learn is refused in a line with a remedy" {
     local same='(a state is for the same layers, of the same sizes)'
     local parameters='(model.parameters(), or mm.nn.Parameter(x) of a value)'
     everywhere "64 cannot go backward from plain: nothing that it is made of requires a gradient \
@@ -98,7 +98,7 @@ everywhere() {
     expect_only_files
 }
 
-@test "the tape shows what is pending, statistics what each rank has made" {
+@test "the tape shows pending operations, and statistics show the results of each rank" {
     run "$PYTHON" "$REPO/tests/python_learning.py" looking
     output=$(sed "s/ of python_learning.py:[0-9]*/ of the script/; s/held [0-9]*/held N/; s/  */ /g" <<< "$output")
     diff - <(echo "$output") << 'END'
@@ -140,7 +140,7 @@ falls() {
         { echo "$output"; return 1; }
 }
 
-@test "the programs in Python of bench/programs learn" {
+@test "the Python programs of bench/programs learn" {
     head -c 20000 /usr/share/common-licenses/GPL-3 > book.txt
     run "${launch[@]}" -n 2 "$PYTHON" "$REPO/bench/programs/gpt_module.py" layers=1 width=32 heads=4 length=16 \
         count=8 turns=40

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Modules, losses, optimisers and schedules of torch's names, and what values have of numpy's, on one rank and on three
-# of different weights. The comparisons are in tests/python_modules.py.
+# Modules, losses, optimisers and schedules with torch's names, and values with numpy's interface,
+# on one rank and on three of different weights. tests/python_modules.py compares them.
 # shellcheck disable=SC2154 # status, output and lines are set by bats
 
 load helper.bash
@@ -11,7 +11,7 @@ setup() {
     export OPENBLAS_NUM_THREADS=1
 }
 
-# everywhere PART...: prints what standard input has, on one rank and on three.
+# everywhere PART...: prints the expected text on standard input, on one rank and on three.
 everywhere() {
     local expected
     expected=$(cat)
@@ -23,7 +23,7 @@ everywhere() {
     [ "$status" -eq 0 ]
 }
 
-@test "values, modules, losses and schedules compute what numpy does by torch's formulas" {
+@test "values, modules, losses and schedules compute numpy's results of torch's formulas" {
     everywhere values attention losses schedules << 'END'
 values ok
 attention ok
@@ -32,7 +32,7 @@ schedules ok
 END
 }
 
-@test "a script is told what to write instead" {
+@test "an error in a script names the code to write instead" {
     everywhere words << 'END'
 AttributeError: module 'mpimatmul' has no attribute 'sofmax': did you mean 'softmax' or 'max'?
 AttributeError: module 'mpimatmul.optim' has no attribute 'adam': did you mean 'Adam' or 'AdamW'?
@@ -64,7 +64,7 @@ Error: attention: the mask 'argument 4 of attention' holds whole numbers: expect
 END
 }
 
-@test "a model is shown as torch shows it, and sizes that do not fit name the layer" {
+@test "a model prints as in torch, and unfitting sizes name the layer" {
     everywhere shown << 'END'
 Sequential(
   (0): Linear(in_features=64, out_features=32, bias=True)
@@ -108,7 +108,7 @@ Error: dropout of 1: expected 0 to below 1
 END
 }
 
-@test "Adam is torch's, in groups of rates; numbers that torch refuses are refused" {
+@test "Adam equals torch's, with groups of rates, and refuses the numbers that torch refuses" {
     everywhere adam << 'END'
 64 betas[1] of 1.0: expected 0 to below 1
 64 lr of -0.001: expected 0 or more

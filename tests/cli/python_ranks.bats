@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Scripts with the Python package whose ranks end early, come late or call other things; signals; children.
+# Python scripts with ranks that end early, come late or make different calls; signals; child
+# processes.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 
 load helper.bash
@@ -9,7 +10,8 @@ setup() {
     setup_package
 }
 
-# ranks_of COUNT FILE: mpirun, whose script must end by itself. Sets status, output and stderr.
+# ranks_of COUNT FILE: runs the script under mpirun; the script must end by itself. Sets status,
+# output and stderr.
 ranks_of() {
     run --separate-stderr timeout 60 "${launch[@]}" --oversubscribe -n "$1" "$PYTHON" "$2" < /dev/null
 }
@@ -60,7 +62,7 @@ END
     expect_ended 2 "$ended for it in float() (one.py:5)"
 }
 
-@test "a rank that is late is named, and awaited" {
+@test "a late rank is named and awaited" {
     cat > late.py << 'END'
 import os, time
 import mpimatmul as mm
@@ -85,7 +87,7 @@ END
     [ "$status" -eq 0 ]
 }
 
-@test "ranks that make different calls are told of them" {
+@test "ranks that make different calls get an error that names the calls" {
     cat > calls.py << 'END'
 import sys
 import mpimatmul as mm
@@ -106,7 +108,7 @@ END
     [ "$status" -eq 0 ]
 }
 
-@test "a signal that one rank gets while it waits is everybody's error, and its exception" {
+@test "a signal that one rank gets while it waits becomes an error of all ranks, with its exception" {
     cat > stop.py << 'END'
 import os, signal, sys, threading, time
 import mpimatmul as mm
@@ -143,7 +145,7 @@ END
     [ "$status" -eq 75 ]
 }
 
-@test "a child of fork() ends as it wants to, and computes nothing" {
+@test "a child of fork() ends normally and computes nothing" {
     cat > fork.py << 'END'
 import os, sys
 import mpimatmul as mm
@@ -154,7 +156,8 @@ if child == 0:
     try:
         x.numpy()
     except mm.Error as error:
-        with open("told" + os.environ.get("OMPI_COMM_WORLD_RANK", ""), "w") as file:  # two ranks' words may mix
+        # the output of two ranks may mix
+        with open("told" + os.environ.get("OMPI_COMM_WORLD_RANK", ""), "w") as file:
             print(error.status, error, error.hint, file=file)
     if len(sys.argv) > 1:
         raise ValueError("of a child")
@@ -178,7 +181,8 @@ END
     [ "$status" -eq 0 ]
 }
 
-# interrupted SIGNAL COMMAND...: a script that has begun to compute for a minute. Sets code; out and err: what it said.
+# interrupted SIGNAL COMMAND...: sends the signal to a script in the middle of a minute's
+# computation. Sets code; out and err hold the output.
 interrupted() {
     local signal=$1
     shift
@@ -206,7 +210,7 @@ END
     [ ! -s out ] && expect_only_files long.py out err old.npy y.npy && cmp y.npy old.npy
 }
 
-@test "a signal ends a script alone at once, and leaves no temporary file" {
+@test "a signal ends a single script at once and leaves no temporary file" {
     "$PYTHON" -c 'import numpy as np; np.save("y.npy", np.ones(3)); np.save("old.npy", np.ones(3))'
     SECONDS=0
     interrupted INT "$PYTHON" "$PWD/long.py"
@@ -225,10 +229,10 @@ END
     [ "$code $(cat err)" = "129 " ]
     interrupted INT mpirun -q --oversubscribe -n 2 "$PYTHON" long.py
     [ "$code" -eq 1 ]
-    [ "$SECONDS" -lt 60 ] # nobody has waited for the end of it
+    [ "$SECONDS" -lt 60 ]  # none has waited for its end
 }
 
-@test "what was interrupted and caught is no reason not to go on" {
+@test "a script can continue after it has caught an interruption" {
     cat > again.py << 'END'
 import os, signal, threading
 import mpimatmul as mm
@@ -246,7 +250,7 @@ print((mm.load("y.npy").numpy() == A @ B).all())
 x = mm.persist(a)
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    while True:  # steps of a moment each, which have no thread of their own
+    while True:  # short steps, which have no thread of their own
         x = mm.persist(x * 1)
 except KeyboardInterrupt:
     print((x.numpy() == A).all())

@@ -1,12 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
-# Shares that follow what the ranks do in the turns of a loop: a rank that becomes slow gets less, unless it was said
-# what it is to get.
+# Shares in a loop follow the ranks' measured speeds: a rank that becomes slow gets a smaller share,
+# unless its share was given.
 
 load helper
 
-# turns OPTIONS...: the rows of each rank in the last turn, of 4000, where the second one becomes ten times slower.
+# turns OPTIONS...: prints the rows of rank 0 in the last turn, of 4000. Rank 1 becomes ten times
+# slower.
 turns() {
     cat > r.py << 'END'
 x = generate((4000, 256), kind="uniform", seed=1)
@@ -23,7 +24,7 @@ END
     [ -n "$rows" ]
 }
 
-@test "a rank that becomes slow in a loop gets less, and the result is that of the reference" {
+@test "a rank that becomes slow in a loop gets a smaller share, and the result equals the reference" {
     need_numpy
     turns
     echo "# $rows of 4000 rows" >&3
@@ -33,7 +34,7 @@ END
     py -c 'import numpy as np; x, y = np.load("x.npy"), np.load("numpy/x.npy"); assert abs(x - y).max() < 1e-4'
 }
 
-@test "weights that were given stay, and with --reproducible those of the beginning" {
+@test "given weights stay, and with --reproducible the initial weights stay" {
     turns --weights 1,1
     [ "$rows" -eq 2000 ]
     turns --reproducible

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats and the helper
-# What is shown of a program's text where it is refused, and what the hints say to write instead.
+# The source line shown with the refusal of a program, and replacements proposed by the hints.
 
 load helper
 
-@test "run: what the hints for names of numpy and torch write instead is what those give" {
+@test "run: the hints for names of numpy and torch propose replacements that give the same results" {
     need_numpy
     "$MPIMATMUL" gen x.npy --dims 4x4 --seed 1 --quiet
     "$MPIMATMUL" gen y.npy --dims 4x4 --seed 2 --quiet
@@ -70,7 +70,7 @@ END
     [ "$count" -eq 30 ]
 }
 
-@test "run: a refusal shows the line and a caret: cut where it is long, with its tabs, in columns of characters" {
+@test "run: a refusal shows the line and a caret: long lines cut, with their tabs, in columns of characters" {
     shown_source=$'    y = "\té\t" + sofmax(1)\n         \t \t    ^'
     refuses $'x = 1\ny = "\té\t" + sofmax(1)' "e.py:2:13: nothing is called 'sofmax'" "'softmax'?"
     # 120 columns: cut at both ends, at the end, at the beginning, not at all.
@@ -85,12 +85,12 @@ END
     shown_source="    x = sofmax(1)$(printf ' + 1%.0s' {1..25}) .."$'\n'"$eight^"
     refuses "x = sofmax(1)$(printf ' + 1%.0s' {1..60})" "e.py:1:5: nothing is called 'sofmax'" "'softmax'?"
     unset shown_source
-    # What no terminal should obey.
+    # Control characters for a terminal.
     printf 'x = "\033[1m" + sofmax(1)\n' > e.py
     program run e.py
     shown_source=$'    x = "?[1m" + sofmax(1)\n                 ^'
     expect_failure 65 "e.py:1:14: nothing is called 'sofmax'" "'softmax'?"
-    # A pipe is read once.
+    # A pipe can be read only once.
     unset shown_source
     run --separate-stderr "$MPIMATMUL" run - <<< 'x = sofmax(1)'
     expect_failure 65 "-:1:5: nothing is called 'sofmax'" "'softmax'?"

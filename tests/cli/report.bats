@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What a run says about itself: every number is one that was counted or timed, and sums add up.
+# The report of a run: every number was counted or timed, and the sums add up.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -21,7 +21,7 @@ for expression in sys.argv[1:]:
 END
 }
 
-@test "what comes before the clock is shown, and its parts add up" {
+@test "the report shows the time before the clock in parts that add up" {
     for count in 1 2; do
         ranks $count mul A.bin B.bin -o C.bin --device cpu --report report.json
         expect_status 0
@@ -32,7 +32,8 @@ END
     done
 }
 
-# phases_add_up: of every rank; the job's are those of the rank that ended last, which hides nothing in idle.
+# phases_add_up: of every rank. The job's phases are those of the rank that ended last, whose idle
+# time is small.
 phases_add_up() {
     report "all(abs(sum(x[p + '_seconds'] for p in phases) - r['wall_seconds']) < 1e-3 for x in [r, *r['ranks']])" \
         "all(x[p + '_seconds'] >= 0 for p in phases for x in r['ranks'])" \
@@ -40,7 +41,7 @@ phases_add_up() {
         "r['idle_seconds'] == min(x['idle_seconds'] for x in r['ranks'])"
 }
 
-@test "a rank's phases add up to the wall time: mapped, streamed, with claims" {
+@test "a rank's phases add up to the wall time: mapped, streamed, with work stealing" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -66,7 +67,7 @@ END
     phases_add_up
 }
 
-@test "seconds stand where they were spent: computing, waiting for others, committing" {
+@test "seconds are counted where they were spent: computing, waiting for others, committing" {
     local common=("$MPIMATMUL" mul A.bin B.bin -o C.bin --report report.json --weights equal --tail off)
     run --separate-stderr mpirun -q -n 1 "${common[@]}" --device cpu \
         : -n 1 "${common[@]}" --device faulty:delay=800ms:cpu < /dev/null
@@ -94,7 +95,7 @@ for name in "AB":
 END
     local a=$((61 * 203)) b=$((203 * 47)) c=$((61 * 47))
     "$MPIMATMUL" gen C_in.bin --dims 61x47 --seed 3 --quiet
-    # Mapped; streamed, 8 bytes each; a 16-bit result; claimed rows; a C that is added; nothing is needed.
+    # Mapped; streamed, 8 bytes each; a 16-bit result; stolen rows; an added C; no bytes needed.
     for row in "$((4 * (a + b))) $((4 * c)) A.bin B.bin" "$((8 * (a + b))) $((4 * c)) A.npy B.npy --dtype float32" \
         "$((4 * a + 8 * b)) $((2 * c)) A.bin B.npy --dtype float16" \
         "$((4 * (a + b))) $((2 * c)) A.bin B.bin --dtype bfloat16 --tail 0.6" \
@@ -110,14 +111,14 @@ END
     expect_line "read 0 B  written 11.2 KiB  over the network 0 B"
 }
 
-@test "progress counts rows that are claimed, too" {
+@test "progress counts stolen rows, too" {
     local common=("$MPIMATMUL" mul A.bin B.bin -o C.bin --progress bar --weights equal --tail 0.9)
     run --separate-stderr mpirun -q -n 2 "${common[@]}" --device faulty:delay=250ms:cpu < /dev/null
     expect_status 0
     [[ "$stderr" == *"multiply "*" of 11.2 KiB"* && "$stderr" != *" of 1.1 KiB"* ]] || { show; return 1; }
 }
 
-@test "a user reads what a user needs, the rest is for --verbose" {
+@test "the report shows a user the main figures and the rest under --verbose" {
     run --separate-stderr mpirun -q -n 1 "$MPIMATMUL" mul A.bin B.bin -o C.bin --device cpu --tail 0.5 \
         : -n 1 "$MPIMATMUL" mul A.bin B.bin -o C.bin --device faulty:delay=50ms:cpu --tail 0.5 < /dev/null
     expect_quiet_success
@@ -141,12 +142,12 @@ END
     expect_line "result verified (Freivalds), 1 block recomputed"
 }
 
-@test "mul --json is the report, mul --dry-run is plan" {
+@test "mul --json prints the report, and mul --dry-run prints the plan" {
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --json --report report.json
     expect_quiet_success
     diff <(echo "$output") report.json
     rm C.bin
-    # What a node may use is what is free, and changes from one run to the next.
+    # The free memory of a node changes from one run to the next.
     ranks 2 plan A.bin B.bin --device cpu --weights 1,2
     expected=$(sed -E 's/[0-9.]+ [GM]iB  maps/FREE  maps/' <<< "$output")
     [[ "$expected" == *"FREE  maps"* ]]
@@ -161,7 +162,7 @@ END
     [ ! -e C.bin ]
 }
 
-@test "verify --json says what is right and what is wrong" {
+@test "verify --json says whether the result is right" {
     "$MPIMATMUL" mul A.bin B.bin -o C.bin --device cpu --quiet
     program verify A.bin B.bin C.bin --json
     expect_quiet_success

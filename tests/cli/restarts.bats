@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Jobs whose mpirun is killed, and that start again at once, end as if nothing had happened. With another seed and more
-# kills: tests/restarts.py 200 SEED.
+# Jobs with killed mpiruns that restart at once give the result of undisturbed jobs. With another
+# seed and more kills: tests/restarts.py 200 SEED.
 load helper
 
-@test "twelve kills: training, a product, kept values, files of a loop, a Python script" {
+@test "twelve kills and restarts leave the results right: training, a product, kept values, files of a loop, a Python script" {
     need_plain "python is not linked against the sanitizer"
     need_numpy
     export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
-# run: texts of programs. What is refused is refused with its place, by its name, and leaves nothing behind.
+# run: texts of programs. A refusal gives the place and the name, and leaves no files behind.
 
 load helper
 
-@test "run: the example of attention, with values and placements on stdout" {
+@test "run: the example of attention prints values and placements" {
     script 'q, k, v = generate((8, 40, 64)), generate((8, 40, 64), seed=2), generate((8, 40, 64), seed=3)
 s = softmax(q @ k.T / sqrt(64), causal=True)
 save("out.npy", s @ v)
@@ -19,7 +19,7 @@ print(s)'
     expect_only_files e.py out.npy
 }
 
-@test "run: shapes that do not fit, in numpy's axes" {
+@test "run: unfitting shapes are named in numpy's axes" {
     refuses 'q, k = generate((8, 4096, 64)), generate((8, 4096, 64), seed=2)
 s = softmax(
     q @ k / sqrt(64))' \
@@ -42,7 +42,7 @@ y = linear(x, w)' 'e.py:2:5: linear: x (3 x 4) and w (5 x 6) have rows of 4 and 
     refuses 'x = generate((2, 3)) @ 2' "e.py:1:24: '@' is for matrices, not for a whole number"
 }
 
-@test "run: names, parameters and words, with the nearest one" {
+@test "run: unknown names, parameters and words are refused with the nearest one" {
     refuses 'x = generate((3, 4))
 y = sofmax(x)' "e.py:2:5: nothing is called 'sofmax'" "'softmax'?"
     refuses 'x = identity(3)' "e.py:1:5: nothing is called 'identity'" 'eye(n)'
@@ -62,7 +62,7 @@ y = sofmax(x)' "e.py:2:5: nothing is called 'sofmax'" "'softmax'?"
         "e.py:1:29: placement 'row' is unknown: expected rows, cols, replicate or grid" '"rows"?'
 }
 
-@test "run: what Python has and the language has not" {
+@test "run: statements of Python that the language lacks are refused" {
     refuses 'while True:
     x = 1' 'e.py:1:1: a while loop is not in this part of Python' \
         'for i in loop(n): repeats, and if ...: break ends it'
@@ -83,7 +83,7 @@ if x > 1:
     y = 2' 'e.py:2:4: a condition is a number here, not a matrix' 'where(c, x, y) chooses element by element'
 }
 
-@test "run: texts that are no Python either" {
+@test "run: texts that are not valid Python are refused" {
     refuses 'x = "abc' 'e.py:1:5: the string does not end'
     refuses 'x = (1 +' 'e.py:2:1: expected a value, found the end of the text'
     refuses 'x = 2
@@ -103,7 +103,7 @@ for i in range(20):
     refuses 'x = 3' 'e.py: nothing in it makes or reads a matrix'
 }
 
-@test "run: a text of one save, of what is made" {
+@test "run: a text of a single save, of a new matrix, runs" {
     need_numpy
     printf '0123456789abcdef' > letters.txt
     while IFS='|' read -r made numpy; do
@@ -125,7 +125,7 @@ END
     py -c "import numpy as np; assert np.array_equal(np.load('o.npy'), [np.arange(1, 16)] * 3)"
 }
 
-@test "run: a long sum is no deep one" {
+@test "run: a long sum does not count as deep nesting" {
     need_numpy
     python > e.py <<'END'
 print('x = generate((3, 4), kind="integer", seed=1)')
@@ -143,7 +143,7 @@ assert (np.load("y.npy") == 210 * np.load("x.npy")).all()
 END
 }
 
-@test "run: what is wrong with data has its place in the text, on whichever rank" {
+@test "run: an error in data has its place in the text, on any rank" {
     need_numpy
     python <<< 'import numpy as np
 np.save("ids.npy", np.array([[0, 3], [1, 2], [2, 11], [0, 0]], np.int32))'
@@ -169,7 +169,7 @@ save("y.npy", look(load("ids.npy")))'
     [[ $stderr == 'mpimatmul: ..'*'/as-it-happens/e.py:3:12: cannot take row 11 of '* ]]
 }
 
-@test "run: NAME=VALUE is for literals at the top" {
+@test "run: NAME=VALUE replaces literals at the top only" {
     script 'rows = 3
 kind = "uniform"
 x = generate((rows, 4), kind=kind)
@@ -190,7 +190,7 @@ save(f"{kind}-{rows}.npy", x)'
     expect_failure 66 "cannot open 'none.py': No such file or directory"
 }
 
-@test "run: files that are missing, that are written, and folders that are not there" {
+@test "run: missing files, files that are also written, and missing folders are refused" {
     script 'x = load("none.npy")'
     program run e.py
     expect_failure 66 "e.py:1:5: cannot open 'none.npy': No such file or directory"
@@ -211,7 +211,7 @@ y = load("x.npy")' "e.py:3:5: cannot load 'x.npy': line 2 saves it"
     expect_only_files e.py x.npy
 }
 
-@test "run: more files than a shell allows to be open" {
+@test "run: a program may use more files than the shell's limit" {
     script 'x = generate((64, 64), kind="integer")
 save("x.npy", x)
 for i in range(1100):
@@ -224,7 +224,7 @@ assert all((np.load(f"x{i}.npy") == x @ (x + i)).all() for i in range(1100))
 END
 }
 
-@test "run: assert_close: 79, one line, and nothing is saved, on several ranks" {
+@test "run: a failing assert_close ends with 79 and one line on several ranks, and saves no file" {
     script 'x = generate((30, 40))
 save("x.npy", x)
 assert_close(x, x * 1, 0)
@@ -237,7 +237,7 @@ assert_close(x, x + 0.5, 0.25)'
     done
 }
 
-@test "run --check: the plan, and nothing is written" {
+@test "run --check: the plan is printed and no file is written" {
     script 'x = generate((300, 400))
 y = relu(x @ x.T)
 save("y.npy", y)'
@@ -249,7 +249,7 @@ save("y.npy", y)'
     expect_only_files e.py
 }
 
-@test "run --check: rows of values whose names are long differ" {
+@test "run --check: rows of values with similar long names differ" {
     local long=a_name_of_a_matrix_that_goes_on_and_on_and_on_and_on_and_on_until_it_says_what_it_means_which_is
     mkdir -p "$long/$long"
     "$MPIMATMUL" gen "$long/$long/first.npy" --dims 5x5
@@ -264,12 +264,12 @@ save(\"z.npy\", abs(${long}_one[0:3, 0:2] @ ${long}_two[0:2] + 2.5) + p)"
     expect_quiet_success
     local end
     for end in first.npy other.npy is_one is_two '[0:2] + 1.5' '[0:2] + 2.5'; do
-        # Of the value that has a row: its beginning, two dots, its end.
+        # A value with a row of its own: its beginning, two dots, its end.
         grep -q -E "^[^ ]+.*\.\..*${end//[[+.]/\\&} " <<< "${output%%step *}" || { echo "$end"; show; return 1; }
     done
 }
 
-@test "run: reductions along the axis of a file that has one" {
+@test "run: reductions along the axis of a file with one axis give numpy's results" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -298,7 +298,7 @@ print(concat((y, x)${row:5}))"
         ! PYTHONPATH=$REPO/tests py -c "from reference import *
 concat((load('m.npy'), load('v.npy'))${row:5})" 2> /dev/null || return 1
     done
-    # What is made of a row element by element has one axis, too; what has two axes is what numpy says.
+    # An operation by element on a row has one axis, too. Other results have numpy's axes.
     script 'x = load("v.npy")
 print(mean(x * 2, axis=0))'
     program run e.py
@@ -336,7 +336,7 @@ save("x.npy", x)'
     [ "${short%% of*}" = "${long%% of*}" ]
 }
 
-@test "run: log, trace and report of two ranks" {
+@test "run: log, trace and report of two ranks agree" {
     need_numpy
     script 'x = generate((300, 200), kind="integer", seed=1)
 y = relu(x @ x.T)
@@ -359,7 +359,7 @@ assert head == "begin end seconds rank phase operation value shape placement par
 assert {row["rank"] for row in rows} == {"0", "1"} and {"matmul + relu", "topk"} <= {row["operation"] for row in rows}
 products = [row for row in rows if row["operation"] == "matmul + relu"]
 assert {row["phase"] for row in products} >= {"compute", "check"} and products[0]["shape"] == "300 x 300"
-for rank in report["ranks"]:  # what a rank did adds up to the wall time
+for rank in report["ranks"]:  # a rank's work adds up to the wall time
     seconds = sum(rank[phase + "_seconds"] for phase in (
         "setup", "scatter", "compute", "copy", "verify", "gather", "idle", "commit"))
     assert abs(seconds - report["wall_seconds"]) < 1e-6
@@ -386,7 +386,7 @@ PYTHON_END
     expect_failure 73 "cannot write the log to '-': only matrices go to stdout" "./- is a file of that name"
 }
 
-@test "run: names in tables and errors; values that float32 has not are told" {
+@test "run: names appear in tables and errors, and values beyond float32 are reported" {
     need_numpy
     python <<< 'import numpy as np; np.save("x.npy", np.array([[1e300, 1.0]]))'
     script 'a, b = generate((3, 2)), generate((3, 2), seed=2)
@@ -401,7 +401,7 @@ save("c.npy", c)'
     grep -q -E '^c  +multiply +x.npy, \(a - b\) +3 x 2$' <<< "$output"
 }
 
-@test "run: float64 where all inputs are, else float32" {
+@test "run: float64 is used if all inputs have it, else float32" {
     need_numpy
     python << 'PYTHON_END'
 import numpy as np
@@ -456,7 +456,7 @@ PYTHON_END
     grep -q -E 'add +x.npy, z.npy +7 x 5$' <<< "$output"
 }
 
-@test "run: --dtype float32 reads float64 as float32; a .bin has no float64" {
+@test "run: --dtype float32 reads float64 as float32, and a .bin cannot hold float64" {
     need_numpy
     python <<< 'import numpy as np; np.save("x.npy", np.arange(6.0).reshape(2, 3) / 3)'
     script 'save("y.npy", load("x.npy") * 2)'
@@ -476,7 +476,7 @@ assert (y == np.load("x.npy").astype("f4") * 2).all()'
     expect_failure 64 "--dtype: 'float16' is none of auto|float32"
 }
 
-@test "a range of a tensor is not written, and the text says where that stands" {
+@test "a range of a tensor is not written, and the error has its place in the text" {
     "$MPIMATMUL" gen A.bin --dims 4x4 --quiet
     printf '%s\n' 'a = load("A.bin")' 'save("m.npz:a[0:1]", a)' > p.py
     local line="'m.npz:a[0:1]': that is a range of a tensor, which is written whole"
@@ -493,7 +493,7 @@ assert (y == np.load("x.npy").astype("f4") * 2).all()'
     expect_quiet_success
 }
 
-@test "of a NAME=VALUE of 100,000 characters its two ends are shown" {
+@test "of a NAME=VALUE of 100,000 characters both ends are shown" {
     local long
     long=$(printf '7%.0s' {1..100000})
     printf '%s\n' 'N = 3' 'print(N)' > p.py

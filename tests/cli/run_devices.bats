@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Programs on devices that are lost, hang or err in an operation that is no product: another one makes it, with one
-# line that says why; what stays wrong ends the job and leaves no file.
+# Programs on devices that are lost, hang or err in an operation other than a product: another
+# device takes over, with one line that gives the reason. A repeated error ends the job without a
+# file.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 bats_require_minimum_version 1.5.0
 load helper
@@ -11,7 +12,8 @@ setup_file() {
     export HAS_OPENCL
 }
 
-# The first operation is the product, the second relu, the third maximum, the fourth the sum along rows.
+# The first operation is the product, the second relu, the third maximum, the fourth the sum along
+# rows.
 setup() {
     need_numpy
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
@@ -25,12 +27,12 @@ save("Z.npy", sum(maximum(y, 3), axis=-1))
 END
 }
 
-# run_program DEVICE OPTIONS...: one rank.
+# run_program DEVICE OPTIONS...: runs on one rank.
 run_program() {
     run --separate-stderr timeout 60 "$MPIMATMUL" run program.py --progress none --device "$@"
 }
 
-# The results are right, element by element.
+# Compares the results element by element.
 is_right() {
     py - << 'END'
 import numpy as np
@@ -40,7 +42,7 @@ assert np.array_equal(np.load("Z.npy"), np.maximum(y, 3).sum(axis=-1, keepdims=T
 END
 }
 
-# took_over DEVICE NEXT WHY: the one line that is printed.
+# took_over DEVICE NEXT WHY: the only printed line.
 took_over() {
     expect_status 0
     show
@@ -48,7 +50,7 @@ took_over() {
     is_right
 }
 
-@test "a device with memory of its own is lost in an operation: the next one makes it" {
+@test "when a device with memory of its own is lost in an operation, the next device takes over" {
     for call in 2 3 4; do
         device="faulty:fail=$call,hang=100:cpu"
         run_program "$device"
@@ -56,7 +58,7 @@ took_over() {
     done
 }
 
-@test "one that works in host memory is lost in an operation" {
+@test "when a device in host memory is lost in an operation, the next device takes over" {
     run_program faulty:fail=3:cpu
     took_over faulty:fail=3:cpu reference "device 'faulty:fail=3:cpu' was lost at operation 3 by rule"
 }
@@ -68,12 +70,12 @@ took_over() {
     expect_only_files W.npy X.npy program.py
 }
 
-@test "a device that hangs in an operation is given up" {
+@test "a device that hangs in an operation is replaced" {
     run_program faulty:hang=2:cpu --device-timeout 0.3
     took_over faulty:hang=2:cpu reference "it hangs"
 }
 
-@test "wrong results of an operation are found and made again" {
+@test "wrong results of an operation are found and computed again" {
     run_program faulty:garble=2,hang=100:cpu
     took_over faulty:garble=2,hang=100:cpu reference "61 wrong rows in rows 0-61 of matrix 0 of 'y'"
     run_program faulty:corrupt=4:cpu
@@ -81,7 +83,7 @@ took_over() {
         "1 wrong row in rows 0-61 of matrix 0 of 'sum(maximum(y, 3), axis=-1)'"
 }
 
-@test "one element that is wrong in a large block, or arrives so, is found by the sum that its kernel carried along" {
+@test "a wrong element in a large block, computed or downloaded, is found by the kernel's own sum" {
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
     "$MPIMATMUL" gen X.npy --dims 1203x1001 --seed 3 > /dev/null 2>&1
     printf 'x = load("X.npy")\ny = softmax(relu(x)) * 2\nsave("Y.npy", y)\n' > large.py
@@ -89,7 +91,7 @@ took_over() {
     for rule in corrupt=1 corrupt=2 corrupt=3 spoil-download=2; do
         run --separate-stderr timeout 60 "$MPIMATMUL" run large.py --device "faulty:$rule:0:0" < /dev/null
         expect_status 0
-        # The few rows that are made again may happen to be the wrong one.
+        # The few rows computed again may include the wrong one by chance.
         [[ "$stderr" == *"'cpu' takes over: what came of rows 0-1203 of matrix 0 of "*" is not what was written" ||
             "$stderr" == *"'cpu' takes over: 1 wrong row in rows 0-1203 of matrix 0 of '"*"'" ]]
         py - << 'EOF'
@@ -102,7 +104,7 @@ EOF
     done
 }
 
-@test "--verify-seed: the same sample as before, which finds a wrong element, or does not; reports name the seed" {
+@test "--verify-seed repeats the sample, and with it the finding of a wrong element; reports name the seed" {
     local seed why
     write_large
     while read -r seed why; do
@@ -122,20 +124,20 @@ END
     run ! diff <(grep '"seed"' first.json) <(grep '"seed"' second.json)
 }
 
-@test "results are not looked at under --verify off" {
+@test "results are not checked under --verify off" {
     run_program faulty:garble=2,hang=100:cpu --verify off
     expect_quiet_success
     run ! is_right
 }
 
-@test "what stays wrong ends the job: 79, and no file" {
+@test "a repeated error ends the job with 79 and no file" {
     run_program faulty:from=2,garble=*,everywhere:reference
     expect_failure 79 "rank 0: result is wrong in rows 0-61 of matrix 0 of 'y', also after it was computed again" \
         "suspect the memory or the processor of that machine"
     expect_only_files W.npy X.npy program.py
 }
 
-@test "one of two ranks loses its device, hangs, or errs" {
+@test "one of two ranks loses its device, hangs, or errs, and the results are right" {
     for rule in fail garble hang; do
         device="faulty:hang=100,$rule=2:cpu"
         run --separate-stderr timeout 60 mpirun -q -n 1 "$MPIMATMUL" run program.py --weights equal --device-timeout 1 \
@@ -149,7 +151,7 @@ END
     done
 }
 
-@test "OpenCL: a device that is lost, or errs, in an operation" {
+@test "OpenCL: after a device is lost, or errs, in an operation, the results are right" {
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
     run_program 0:0
     expect_quiet_success
@@ -160,7 +162,7 @@ END
     took_over faulty:garble=2:0:0 cpu "61 wrong rows in rows 0-61 of matrix 0 of 'y'"
 }
 
-@test "means of rows that are split: what the device keeps of a rank's share of one is that share" {
+@test "means of split rows are right: the device keeps the mean of a rank's own share" {
     cat > program.py << 'END'
 z = load("X.npy") @ load("W.npy")
 save("D.npy", mean(softmax(z / 64), axis=0) + mean(z, axis=0))
@@ -176,7 +178,7 @@ assert np.abs(np.load("D.npy") - (e / e.sum(axis=1, keepdims=True)).mean(axis=0)
 END
 }
 
-@test "OpenCL: norms of rows whose squares are beyond float" {
+@test "OpenCL: norms of rows with squares beyond float are right" {
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
     cat > program.py << 'END'
 x = load("X.npy") * 1e25
@@ -194,7 +196,8 @@ assert np.abs(np.load("L.npy") - right).max() < 1e-4
 END
 }
 
-# bus DEVICE OPTIONS...: "OPERATION VALUE UP DOWN" of every operation of the program, of one rank with that device.
+# bus DEVICE OPTIONS...: prints "OPERATION VALUE UP DOWN" of every operation of the program, of one
+# rank with that device.
 bus() {
     "$MPIMATMUL" run program.py --device "$@" --report report.json --quiet < /dev/null
     py - << 'END'
@@ -205,7 +208,7 @@ for one in json.load(open("report.json"))["operations"]:
 END
 }
 
-@test "a device with memory of its own: operands go there once, what it made never goes up again" {
+@test "a device with memory of its own gets operands once, and its results are never uploaded again" {
     "$MPIMATMUL" gen V.npy --dims 47x31 --kind integer --seed 3
     cat > program.py << 'END'
 x, w, v = load("X.npy"), load("W.npy"), load("V.npy")
@@ -219,7 +222,7 @@ END
         [ "$device" != 0:0 ] || [ "$HAS_OPENCL" -gt 0 ] || continue
         run -0 bus "$device"
         show
-        # So small a product comes home for its check, and what relu makes of it.
+        # A product so small is downloaded for its check, and so is relu's result.
         [ "$(grep relu <<< "$output")" = "matmul + relu, y, $((x + w)), $((2 * y))" ]
         [ "$(grep '^matmul, ' <<< "$output")" = "matmul, y @ v, $v, $z" ]
         [ "$(grep '^tanh' <<< "$output")" = "tanh, tanh(x), 0, $x" ]
@@ -227,7 +230,8 @@ END
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
 }
 
-# Of what follows: large enough that a device keeps the products, of which only samples come home.
+# For the following tests: large enough that a device keeps the products and only samples are
+# downloaded.
 write_large() {
     "$MPIMATMUL" gen X.npy --dims 1203x203 --kind integer --seed 1
     "$MPIMATMUL" gen W.npy --dims 203x1001 --kind integer --seed 2
@@ -247,8 +251,9 @@ assert np.array_equal(np.load("Z.npy"), 3 * np.abs(c) - 7, equal_nan=True)
 END
 }
 
-# large_stayed UP C ONE THREE: what `bus` says, on standard input, is that operands went up once and results came down
-# once, but for so many pieces of one link, and of three, that were looked at.
+# large_stayed UP C ONE THREE: by the output of `bus` on standard input, operands were uploaded once
+# and results downloaded once, plus the sampled pieces of one fused operation (ONE) and of three
+# (THREE).
 large_stayed() {
     local lines piece=$((4 * 64))
     lines=$(cat)
@@ -259,10 +264,10 @@ large_stayed() {
     large_is_right
 }
 
-@test "what only its links read of a product, and they of each other, stays on a device with memory of its own" {
+@test "a product read only by its fused operations stays on a device with memory of its own" {
     local c=$((4 * 1203 * 1001)) up=$((4 * 203 * (1203 + 1001))) device
-    # Pieces that are looked at, of 64 elements, come at once: of what a link reads and, where that stays, makes. Their
-    # places, one number each, go up.
+    # Samples of 64 elements are downloaded at once: the input of a fused operation and, if it stays
+    # on the device, its output. Their places, one number each, are uploaded.
     local one=512 two=341
     local three=$((2 * one + 2 * two + two))
     write_large
@@ -276,10 +281,11 @@ large_stayed() {
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
 }
 
-@test "a product that stayed is wrong, or lost: found, and made again with all that is done to it" {
+@test "an error in a product that stays on the device, or its loss, is found, and the product and its fused operations are computed again" {
     local rule why
     write_large
-    # Operations: the product, relu, its sample; the product, abs, its two samples, times 3, its two, minus 7, its one.
+    # Operations: the product, relu, its sample; the product, abs, its two samples, times 3, its
+    # two, minus 7, its one.
     while read -r rule why; do
         rm -f Y.npy Z.npy
         run_program "faulty:$rule:cpu" --device-timeout 1
@@ -305,7 +311,7 @@ hang=8 it hangs
 END
 }
 
-# Of what follows: with the memory of MEMORY two tiles of the product, and four of what is done to it.
+# For the following tests: MEMORY holds two tiles of the product, and four of its fused operations.
 MEMORY=24MiB
 
 write_tiles() {
@@ -314,9 +320,9 @@ write_tiles() {
     "$MPIMATMUL" gen W.npy --dims 203x601 --kind integer --seed 2
 }
 
-@test "a product of several tiles stays as well, and what is done to it goes tile by tile" {
+@test "a product of several tiles stays as well, and its fused operations run tile by tile" {
     local c=$((4 * 2203 * 601)) up=$((4 * 203 * (2203 + 601))) device
-    # Samples of four tiles, the smallest of which is looked at in each of its rows.
+    # Samples of four tiles. Of the smallest tile every row is sampled.
     local one=$((3 * 512 + 241)) three=$((3 * (2 * 512 + 3 * 341) + 5 * 241))
     write_tiles
     for device in faulty:hang=1000000:cpu 0:0; do
@@ -328,7 +334,7 @@ write_tiles() {
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
 }
 
-@test "a last tile of which all is looked at" {
+@test "a last tile may be sampled as a whole" {
     local c=$((4 * 1982 * 601)) up=$((4 * 203 * (1982 + 601)))
     write_tiles
     "$MPIMATMUL" gen X.npy --dims 1982x203 --kind integer --seed 1
@@ -340,7 +346,7 @@ write_tiles() {
     large_is_right
 }
 
-@test "a device without the memory for all of a product brings it home tile by tile" {
+@test "a device without memory for a whole product downloads it tile by tile" {
     local c=$((4 * 2203 * 601)) memory
     write_tiles
     for memory in 10MiB 6MiB 2MiB; do
@@ -350,11 +356,12 @@ write_tiles() {
     done
 }
 
-@test "one tile of many, or what is done to it, is wrong or lost: found, and all of it is made again" {
+@test "an error in one tile of many, or its loss, is found, and all of the product is computed again" {
     local rule why
     write_tiles
-    # Operations: two tiles of the product; of each of four tiles, the last rows first, relu and its sample; two tiles
-    # of the product; of each of four abs, its two samples, times 3, its two, minus 7, its one.
+    # Operations: two tiles of the product; of each of four tiles, the last rows first, relu and its
+    # sample; two tiles of the product; of each of four abs, its two samples, times 3, its two,
+    # minus 7, its one.
     while read -r rule why; do
         rm -f Y.npy Z.npy
         run_program "faulty:$rule:cpu" --device-timeout 4 --device-memory "$MEMORY"
@@ -378,7 +385,7 @@ hang=24 it hangs
 END
 }
 
-@test "a product that stayed and stays wrong ends the job: 79, and no file" {
+@test "a repeated error in a product that stays on the device ends the job with 79 and no file" {
     write_large
     run_program "faulty:hang=100,corrupt=*,everywhere:cpu"
     expect_failure 79 "rank 0: result is wrong in rows 0-1203 of matrix 0, also after it was computed again" \
@@ -386,7 +393,7 @@ END
     expect_only_files W.npy X.npy program.py
 }
 
-@test "two ranks whose shares of a product stay, and one of which is lost with it" {
+@test "of two ranks with products that stay on devices one loses its device, and the results are right" {
     local rule
     write_large
     cat > program.py << 'END'
@@ -416,7 +423,7 @@ END
     done
 }
 
-@test "a product that stayed has no sums: Inf and NaN are looked for where it comes home" {
+@test "a product that stays on the device has no carried sums: Inf and NaN are counted in the downloaded result" {
     write_large
     py - << 'END'
 import numpy as np
@@ -430,7 +437,7 @@ END
     large_is_right 2> /dev/null
 }
 
-@test "products of a loop by the same operands, whose sums are made once: what is wrong later is found" {
+@test "for products of a loop with the same operands, which share their sums, a later error is found" {
     "$MPIMATMUL" gen W.npy --dims 203x203 --kind integer --seed 2
     cat > program.py << 'END'
 x, w = load("X.npy"), load("W.npy")

@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
-# run: a rank that fails or is killed in the middle of a program, and what a long program needs.
+# run: a rank that fails or is killed in the middle of a program, and the memory of a long program.
 
 load helper
 
 # shellcheck disable=SC2016 # a script in quotes
-# In a namespace of its own: a /dev/shm that nobody else uses. Says in `left` what is there in the end.
+# Runs in a namespace with a /dev/shm of its own. `left` lists the files there at the end.
 alone() {
     unshare --mount true 2> /dev/null || skip "cannot make a mount namespace"
     run --separate-stderr timeout 60 unshare --mount bash -c 'mount -t tmpfs none /dev/shm
@@ -22,7 +22,7 @@ for i in range(20):
     y = relu(x @ y) % 3
 save("Y.npy", y)'
 
-@test "run: a device that fails in the middle, and nobody may take over" {
+@test "run: without a device to take over, one that fails in the middle ends the job" {
     "$MPIMATMUL" gen X.bin --dims 300x300 --kind integer --seed 1 -q
     echo "$loop" > e.py
     local common=("$MPIMATMUL" run e.py --no-fallback --device)
@@ -35,7 +35,7 @@ save("Y.npy", y)'
     expect_only_files X.bin e.py
 }
 
-@test "run: a rank is killed in the middle" {
+@test "run: a rank killed in the middle ends the job and leaves no file" {
     "$MPIMATMUL" gen X.bin --dims 300x300 --kind integer --seed 1 -q
     echo "$loop" > e.py
     cat > record <<'END'
@@ -79,7 +79,7 @@ for i in range(n):
     y = tanh(x @ y) + 0.5
 save("Y.npy", y)' > e.py
     local peaks=() n
-    for n in 10 200; do # each y is 4 MB: 190 more of them, and what lies between, would be more than 1 GB
+    for n in 10 200; do  # each y is 4 MB: 190 more of them and the values between would exceed 1 GB
         run "$PYTHON" "$REPO/tests/lib/memory.py" 250 "${launch[@]}" -n 2 "$MPIMATMUL" run e.py n=$n --device cpu
         expect_status 0
         peaks+=("$(sed -n 's/^peak of proportional memory: \([0-9]*\).*/\1/p' <<< "$output")")
@@ -87,7 +87,7 @@ save("Y.npy", y)' > e.py
     [ "${peaks[0]}" -gt 0 ] && [ "${peaks[1]}" -le $((peaks[0] + 32)) ] || { echo "${peaks[@]}"; return 1; }
 }
 
-# Of the second product both operands are values: what a device with memory of its own keeps.
+# Both operands of the second product are values: a device with memory of its own keeps these.
 steps='x, w = load("X.npy"), load("W.npy")
 g = x @ w
 for i in range(3):
@@ -100,7 +100,7 @@ write_steps() {
     echo "$steps" > e.py
 }
 
-@test "run: all devices of a rank hang, one after the other, in values that the last one kept" {
+@test "run: all devices of a rank hang in turn, in values kept by the device before" {
     write_steps
     local rule count
     for rule in hang=1,everywhere hang=2,everywhere; do
@@ -121,7 +121,7 @@ watched() {
         "$MPIMATMUL" "$@" < /dev/null
 }
 
-@test "a thread that was left behind in a driver does not see the exit handlers, and all is written" {
+@test "a thread left behind in a driver runs no exit handlers, and all output is written" {
     need_plain "leaks are looked for at exit"
     write_steps
     echo 'print("the sum is", sum(g))' >> e.py
@@ -141,7 +141,7 @@ watched() {
     [ -e exits ]
 }
 
-@test "OpenCL: a device that is given up while its driver compiles" {
+@test "OpenCL: a device that is replaced while its driver compiles does not stop the run" {
     [[ $("$MPIMATMUL" devices --json) == *'"0:0"'* ]] || skip "opencl: no device 0:0"
     "$MPIMATMUL" gen X.npy --dims 400x300 --kind integer --seed 1 -q
     echo 'save("Y.npy", argmax(softmax(load("X.npy"))))' > e.py

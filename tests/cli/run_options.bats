@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
-# run and the commands of one line: options that concern all operations, and those that do not.
+# run and the one-line commands: options that apply to all operations, and options that do not.
 
 load helper
 
@@ -11,7 +11,7 @@ save("Y.npy", y @ w)
 print(y)
 print("sides", 300, y.shape)'
 
-@test "run: options of one product are refused, with the reason" {
+@test "run: options of a single product are refused with the reason" {
     echo "$chain" > e.py
     program run e.py --split cols
     expect_failure 64 'run: --split is of one product: place(x, "cols") asks for it in the text of a program'
@@ -25,7 +25,7 @@ print("sides", 300, y.shape)'
     expect_failure 64 "run: unknown option '--wieghts', did you mean '--weights'?"
 }
 
-@test "run: --json has what is printed and saved, with --check the plan" {
+@test "run: --json has the printed and saved values, and with --check the plan" {
     need_numpy
     "$MPIMATMUL" gen X.bin --dims 40x30 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.bin --dims 30x30 --kind integer --seed 2 -q
@@ -62,12 +62,12 @@ assert line["saved"] == [{"file": "R.npy", "shape": [40, 30]}] and line["printed
 assert [rank["rank"] for rank in plan["ranks"]] == [0, 1]
 steps = plan["steps"]
 assert all(len(step["memory_bytes"]) == len(step["device_bytes"]) == 2 for step in steps)
-# y lies in rows on both ranks while it is read, three quarters of it with the first: multiples of 64 bytes
+# y has rows on both ranks until its last read, three quarters on the first: multiples of 64 bytes
 made = next(step for step in steps if step["value"] == "y" and step["operation"] == "matmul + relu")
 assert made["placement"] == "rows 0 30 40" and made["memory_bytes"][1] >= 10 * 30 * 4
-# Too small to be worth measuring speeds, and predicted all the same
+# Speeds are not measured for so small a program, but its seconds are predicted
 assert made["seconds"] > 0
-# What the run has beside the values is there from the first step to the last: its segment, and each rank's own
+# Memory beside the values exists for the whole run: the segment, and each rank's own
 node, = plan["nodes"]
 totals = [sum(step["memory_bytes"]) for step in steps]
 assert node["values_bytes"] == plan["memory_bytes"] >= 40 * 30 * 4 and node["run_bytes"] >= 1 << 20
@@ -76,7 +76,7 @@ assert max(totals) >= node["run_bytes"] + 40 * 30 * 4
 END
 }
 
-# valid SCHEMA FILE...: fields that the schema does not describe are refused by it.
+# valid SCHEMA FILE...: the schema accepts the files and no field that it does not describe.
 valid() {
     py - "$REPO/include/mpimatmul_$1.schema.json" "${@:2}" << 'END'
 import json, sys, jsonschema
@@ -87,13 +87,14 @@ for name in sys.argv[2:]:
 END
 }
 
-@test "run --json, --check --json and --report keep to their schemas" {
+@test "run --json, --check --json and --report match their schemas" {
     py -c 'import jsonschema' 2> /dev/null || skip "python3-jsonschema is not installed"
     "$MPIMATMUL" gen X.bin --dims 40x30 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.bin --dims 30x30 --kind integer --seed 2 -q
     export MPIMATMUL_SHARD_DIR=$PWD/s
     echo "$chain" > a.py
-    # Stacks, NaN and infinities, several outputs, a kept set, a search; a grid and a value that nobody saves.
+    # Stacks, NaN and infinities, several outputs, a kept set, a search; a grid and an unsaved
+    # value.
     printf '%s\n' 's = generate((2, 3, 8, 9))' 'print("a", 1, log(s) / 0, s @ s.T)' 'save("m.npz:a", s)' \
         'save("m.npz:b", sum(s, axis=None))' 'save("kept:s", exp(s))' > b.py
     printf '%s\n' 'x = place(load("X.bin"), "grid")' 'v, i = topk(x @ load("W.bin"), 3)' 'save("i.npy", i)' \
@@ -114,7 +115,7 @@ END
     valid run ./*.printed
     valid program_plan ./*.plan
     valid report ./*.report
-    # They can fail.
+    # Damaged files are refused, so the schemas can fail.
     sed 's/"saved"/"stored"/' a.printed > wrong
     run valid run wrong
     expect_status 1
@@ -123,7 +124,7 @@ END
     expect_status 1
 }
 
-@test "run --check: memory of each step, and the most of each rank and device" {
+@test "run --check: the memory of each step, and the peak of each rank and device" {
     "$MPIMATMUL" devices --json | grep -q '"0:0"' || skip "opencl: no device 0:0"
     echo 'x = generate((512, 1024))
 y = place(relu(x @ x.T), "rows")
@@ -133,13 +134,13 @@ save("y.npy", tanh(y @ y))' > e.py
     expect_quiet_success
     grep -q -E '^step +operation +value +from +placement +network +seconds +memory$' <<< "$output"
     grep -q -E '^rank +host +device +memory +in step +device memory +in step$' <<< "$output"
-    # Parts of y are 512 KiB, of x 1 MiB; a card has tiles of a product, a CPU none.
+    # Parts of y are 512 KiB, of x 1 MiB. A card has tiles of a product, a CPU none.
     [ "$(grep -c -E '^ +[01] +[^ ]+ .* MiB +[0-9]+ ' <<< "$output")" -eq 2 ]
     grep -q -E '^ +0 .* - +-$' <<< "$output"
     grep -q -E '^ +1 .* MiB +[0-9]+$' <<< "$output"
 }
 
-@test "run --check --quiet prints the plan, without notices, and errors" {
+@test "run --check --quiet prints the plan and errors without notices" {
     printf 'x = generate((9, 5))\nsave("o.npy", x @ x.T)\nfor i in range(2):\n    print(sum(x))\n' > e.py
     echo 'nobody: rows' > p.yaml
     run --separate-stderr "$MPIMATMUL" run e.py --device reference --check --placement p.yaml
@@ -155,10 +156,11 @@ save("y.npy", tanh(y @ y))' > e.py
     [ ! -e o.npy ]
 }
 
-@test "run: --memory is kept, or says what would do" {
+@test "run: a run keeps to --memory or names a sufficient size" {
     need_numpy
     need_plain "the sanitizer's own memory counts"
-    # x is 61 MiB and comes in pieces; w, y and y - 1 are 6 MiB each. Without a limit a grid would have all of x.
+    # x is 61 MiB and comes in pieces. w, y and y - 1 are 6 MiB each. Without a limit a grid would
+    # have all of x.
     "$MPIMATMUL" gen X.bin --dims 4001x4003 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.bin --dims 4003x401 --kind integer --seed 2 -q
     echo 'x, w = load("X.bin"), load("W.bin")
@@ -178,9 +180,9 @@ save("Z.npy", y - 1)' > e.py
     [[ $stderr == "$needed"*" MiB, and "*" MiB to work in, on '"*"', of 30.0 MiB the processes leave "* ]]
 }
 
-# What a refused program is told to ask for is enough, and is not exceeded; with much less it is refused. The second
-# one has sums that both checks could use, the third one tiles of its own.
-@test "run: what is refused says what would do, and keeps to it" {
+# The memory that a refusal proposes suffices and is not exceeded. Much less is refused. The second
+# program has sums that both checks could use, the third one tiles of its own.
+@test "run: a refusal proposes a sufficient memory size, and the run keeps to it" {
     need_numpy
     need_plain "the sanitizer's own memory counts"
     "$MPIMATMUL" gen X.bin --dims 2001x2003 --kind integer --seed 1 -q
@@ -217,21 +219,22 @@ save("Z.npy", i)' > search.py
     done
 }
 
-# run_bytes PROGRAM OPTIONS...: what the run has beside the values on its node.
+# run_bytes PROGRAM OPTIONS...: the run's memory on its node beside the values.
 run_bytes() {
     "${launch[@]}" -n 3 "$MPIMATMUL" run "$1" --check --json --device cpu --weights equal "${@:2}" > plan.json &&
         sed -n 's/^ *"run_bytes": \([0-9]*\)$/\1/p' plan.json
 }
 
-# refused MIB FILE: with so much it is.
+# refused MIB FILE: the program is refused with that much memory.
 refused() {
     ranks 3 run "$2" --memory "${1}MiB" --device cpu --weights equal
     expect_status 71
 }
 
-# All of it is used: vectors of the check, wide ones here, are one room for both products, lanes are not; of two
-# products of files each could take all that there is, and both get less.
-@test "run: of the memory that a refused program is told to ask for next to nothing is left" {
+# Almost all of the proposed memory is used. Both products share the room for vectors of the check,
+# which are wide here, but not the lanes. Each of two products of files could use all memory, and
+# both get less.
+@test "run: a run uses almost all of the memory that its refusal proposes" {
     need_plain "the sanitizer's own memory counts"
     "$MPIMATMUL" gen X.bin --dims 2001x2003 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.bin --dims 2003x401 --kind integer --seed 2 -q
@@ -262,7 +265,7 @@ assert used + processes > enough * 15 / 16 - 2, (used, processes, enough)'
     done
 }
 
-# run_apart FILE: its results, with all memory that there is, go into a folder of their own.
+# run_apart FILE: moves the results of a run with unlimited memory to a folder.
 run_apart() {
     ranks 3 run "$1" --device cpu --weights equal
     expect_quiet_success
@@ -270,7 +273,7 @@ run_apart() {
     mv Y.npy Z.npy apart
 }
 
-# runs_within MIB FILE: with so much memory, and no more, it has the same results.
+# runs_within MIB FILE: a run within that memory has the same results.
 runs_within() {
     run "$PYTHON" "$REPO/tests/lib/memory.py" "$1" "${launch[@]}" -n 3 "$MPIMATMUL" run "$2" -q \
         --memory "${1}MiB" --device cpu --weights equal
@@ -278,8 +281,8 @@ runs_within() {
     cmp Y.npy apart/Y.npy && cmp Z.npy apart/Z.npy
 }
 
-# w is wide, and each rank's check would sum it once for both products, in vectors as wide.
-@test "run: sums that several products share are kept where there is room for them" {
+# w is wide, and each rank's check would sum it once for both products, in equally wide vectors.
+@test "run: sums shared by several products are kept if there is room for them" {
     need_numpy
     need_plain "the sanitizer's own memory counts"
     echo 'w = place(generate((16, 300000), kind="integer", seed=3), "replicate")
@@ -298,8 +301,8 @@ save("Z.npy", sum(z @ w, axis=-1))' > wide.py
     runs_within "$enough" wide.py
 }
 
-# Products of blocks, here of summands: with the least memory that is accepted there are no such sums.
-@test "run: nothing is refused for sums that products could share" {
+# Products of blocks, here of summands: with the least accepted memory there are no shared sums.
+@test "run: no program is refused because of sums that products could share" {
     need_numpy
     need_plain "the sanitizer's own memory counts"
     echo 'x, z = generate((2, 500001), kind="integer", seed=3), generate((3, 500001), kind="integer", seed=4)
@@ -318,7 +321,7 @@ save("Z.npy", concat((x @ w, z @ w), axis=0))' > long.py
     runs_within "$enough" long.py
 }
 
-@test "run: several values in one file, and one name for a file" {
+@test "run: several values may go to one file, and a file has one name" {
     need_numpy
     echo 'x = generate((30, 40), kind="integer", seed=3)
 y = x @ x.T
@@ -357,7 +360,7 @@ assert data % 64 == 0 and len(bytes_) == data + sum(t.nbytes for t in tensors.va
 END
         "$MPIMATMUL" info m.safetensors m.npz:layer.y > /dev/null
     done
-    # A failure leaves nothing of the file.
+    # A failure leaves no part of the file.
     rm m.npz m.safetensors one.safetensors
     echo 'assert_close(x, x + 1, 0.5)' >> e.py
     program run e.py
@@ -365,7 +368,7 @@ END
     expect_only_files e.py
 }
 
-@test "run: a file is saved once, however it is spelled, and with an ending that is known" {
+@test "run: a file is saved once in any spelling, and needs a known ending" {
     mkdir there
     ln -s there link
     local check line
@@ -395,7 +398,7 @@ save("a.npz:data", x)' > e.py
     done
 }
 
-@test "run: the other options give the same numbers; progress is told where it is wanted" {
+@test "run: the other options give the same numbers, and progress is printed where it is asked for" {
     "$MPIMATMUL" gen X.bin --dims 140x130 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.bin --dims 130x130 --kind integer --seed 2 -q
     echo "$chain" > e.py

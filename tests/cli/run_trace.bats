@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # launch is set by the helper
-# run --trace: what a viewer shows of a program. Lanes, order and times, on three ranks.
+# run --trace: the lanes, their order and times in a viewer of a program's trace, on three ranks.
 
 load helper
 
-@test "run --trace: a lane for each rank, with the operations and moves one after the other" {
+@test "run --trace: each rank has a lane with the operations and moves in order" {
     need_numpy
     echo 'x = generate((600, 500), kind="integer", seed=1)
 y = place(relu(x @ x.T), "cols")
@@ -20,13 +20,14 @@ import json
 trace, report, plan = (json.load(open(name + ".json")) for name in ("trace", "report", "plan"))
 events = trace["traceEvents"]
 assert trace["displayTimeUnit"] == "ms" and {e["ph"] for e in events} == {"M", "X", "C"}
-# Lanes: a process per rank, called as in the report.
+# Lanes: a process per rank, with its name in the report.
 names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
 assert sorted(names) == [0, 1, 2]
 for rank in report["ranks"]:
     assert names[rank["rank"]] == f"rank {rank['rank']} on {rank['host']}: {rank['device']}"
 lanes = [[e for e in events if e["ph"] == "X" and e["pid"] == rank and e["tid"] == 0] for rank in range(3)]
-# Memory from the begin of each step on, as the plan has sized it, in which the rank's part of the result has room.
+# Memory from the begin of each step, in the size that the plan gives; it has room for the rank's
+# part of the result.
 for rank in range(3):
     memory = [e for e in events if e["ph"] == "C" and e["pid"] == rank]
     assert {e["name"] for e in memory} == {"memory"} and [e["ts"] for e in memory] == [e["ts"] for e in lanes[rank]]
@@ -35,14 +36,14 @@ for rank in range(3):
         assert e["args"] == {"host_bytes": spent["memory_bytes"], "device_bytes": spent["device_bytes"]}
         assert spent["memory_bytes"] == planned["memory_bytes"][rank] > spent["part_bytes"], (spent, planned)
         assert spent["device_bytes"] == planned["device_bytes"][rank] == 0
-# No lane is without a name, and the first one is that of the operations.
+# Every lane has a name, and the first one is that of the operations.
 called = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
 assert set(called) == {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"}
 assert [called[rank, 0] for rank in range(3)] == ["operations"] * 3
 titles = [step["operation"] + " " + step["value"] for step in report["operations"]]
 assert any(title.startswith("matmul") for title in titles) and "softmax z" in titles and titles[-1] == "matmul z @ x"
 for rank, lane in enumerate(lanes):
-    # Every rank has every step, in order, on one line; none is inside of another one.
+    # Every rank has every step, in order, on one line, and steps do not nest.
     assert [e["name"] for e in lane] == titles and {e["tid"] for e in lane} == {0}
     ends = [e["ts"] + e["dur"] for e in lane]
     assert lane[0]["ts"] >= 0 and all(end <= after["ts"] + 0.01 for end, after in zip(ends, lane[1:]))
@@ -57,7 +58,8 @@ for rank, lane in enumerate(lanes):
         assert args["part_bytes"] == spent["part_bytes"]
 products = [e for lane in lanes for e in lane if e["name"].startswith("matmul")]
 assert products and all(e["args"]["compute_us"] > 0 for e in products)
-# Nobody computes with what a rank has not made yet: a move that all wait for ends after it was begun by all.
+# No rank computes with rows that another has not made: a move that all ranks wait for ends after
+# all have begun it.
 turning = [i for i, step in enumerate(report["operations"])
            if step["operation"] == "move" and step["placement"] == "rows 0 300 450 600"]
 assert turning
@@ -66,7 +68,7 @@ for index in turning:
 END
 }
 
-@test "run --trace: lanes of what moves: from whom, how much, in which step" {
+@test "run --trace: lanes of transfers show source, bytes and step" {
     need_numpy
     "$MPIMATMUL" gen X.bin --dims 600x500 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.bin --dims 500x600 --kind integer --seed 2 -q
@@ -91,7 +93,7 @@ for e in events:
 print({lane: len(found) for lane, found in lanes.items()})
 for lane in lanes.values():  # one after the other
     assert all(a["ts"] + a["dur"] <= b["ts"] + 0.01 for a, b in zip(lane, lane[1:]))
-# What one sends another one receives, the same bytes in the same step; in all, what the plan has said.
+# A sent transfer is received with the same bytes in the same step. The total is that of the plan.
 sent = collections.Counter((e["pid"], e["args"]["to_rank"], e["args"]["stage"], e["args"]["bytes"])
                            for e in events if e["name"] == "send")
 received = collections.Counter((e["args"]["from_rank"], e["pid"], e["args"]["stage"], e["args"]["bytes"])
@@ -106,7 +108,8 @@ for step in report["operations"]:
         expected[f"move {step['value']}"] += step["network_bytes"]
 print(moved, expected)
 assert moved == expected
-# A product that takes its own operands from root's file, and its result there: two nodes have half of the rows.
+# A product that reads its operands from root's file, and stores its result there: two nodes have
+# half of the rows.
 pieces = [e for e in events if names[e["pid"], e["tid"]] == "scatter" and e["pid"] == 0]
 blocks = [e for e in events if names[e["pid"], e["tid"]] == "gather" and e["pid"] == 0]
 assert [e["args"]["bytes"] for e in pieces] == [600 * 500 * 4 // 2]
@@ -116,7 +119,7 @@ assert trace["otherData"]["dropped_events"] == 0
 END
 }
 
-@test "panels of a product travel while the one before it is computed, whatever is between them" {
+@test "panels of a product travel while the product before it is computed, with any steps between them" {
     "$MPIMATMUL" gen X.bin --dims 600x500 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.bin --dims 500x600 --kind integer --seed 2 -q
     "$MPIMATMUL" gen V.bin --dims 600x400 --kind integer --seed 3 -q

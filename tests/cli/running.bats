@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What changes while a job runs: devices that hang or turn slow, files that become shorter. The result is right or
-# there is none.
+# Changes while a job runs: devices that hang or become slow, files that become shorter. The result
+# is right or there is none.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -11,7 +11,7 @@ setup() {
     "$MPIMATMUL" gen B.bin --dims 203x47 --kind integer --seed 2
 }
 
-# job DEVICE DEVICE ARGUMENTS...: A B into D, rank 0 on the first device, rank 1 on the second.
+# job DEVICE DEVICE ARGUMENTS...: writes A B to D, rank 0 on the first device, rank 1 on the second.
 job() {
     local mine=$1 theirs=$2
     shift 2
@@ -20,19 +20,20 @@ job() {
         : -n 1 "${common[@]}" --device "$theirs" < /dev/null
 }
 
-# claimed RANK CONDITION: what the report says that a rank computed of others' rows.
+# claimed RANK CONDITION: holds for the number of others' rows that a rank has computed, by the
+# report.
 claimed() {
     py -c "import json
 claimed = json.load(open('report.json'))['ranks'][$1]['claimed']
 assert claimed $2, claimed"
 }
 
-# expect_right_result ARGUMENTS...: D is what one CPU makes of A, B and the arguments.
+# expect_right_result ARGUMENTS...: D equals the result of one CPU for A, B and the arguments.
 expect_right_result() {
     "$MPIMATMUL" mul A.bin B.bin --device cpu -o alone.bin --quiet "$@" && cmp alone.bin D.bin
 }
 
-@test "a device that hangs is replaced, its rows are computed again" {
+@test "a hanging device is replaced and its rows are computed again" {
     job cpu faulty:hang=1:cpu --device-timeout 0.3 --tail off
     expect_status 0
     expect_right_result
@@ -41,8 +42,8 @@ expect_right_result() {
     [[ "$output" == *"replaced by reference"* ]]
 }
 
-@test "a device that hangs in what it has claimed is replaced" {
-    # Rank 1 has three products of its own, and has not done them before rank 0 has begun.
+@test "a device that hangs in stolen rows is replaced" {
+    # Rank 1 has three products of its own, and has not finished them before rank 0 begins.
     job faulty:delay=400ms:cpu faulty:delay=50ms,hang=4:cpu --device-timeout 0.4 --tail 0.6 --report report.json
     expect_status 0
     expect_right_result
@@ -50,8 +51,9 @@ expect_right_result() {
     claimed 1 ">= 1"
 }
 
-@test "what is claimed of a rank whose device hangs is not computed again" {
-    # It hangs in its first product; the other ranks have all the rest by the time that it is replaced.
+@test "rows stolen from a rank with a hanging device are not computed again" {
+    # The device hangs in its first product. The other ranks have stolen all its other rows before
+    # it is replaced.
     job cpu faulty:hang=1:cpu --device-timeout 3 --tail 0.9 --report report.json
     expect_status 0
     expect_right_result
@@ -59,7 +61,7 @@ expect_right_result() {
     claimed 0 "> 20"
 }
 
-@test "a device that fails, or cannot be trusted, in what it has claimed" {
+@test "a device that fails, or errs, in stolen rows is replaced" {
     for rule in fail=4 corrupt=4 garble=4; do
         job faulty:delay=400ms:cpu faulty:$rule:cpu --tail 0.6 --report report.json
         expect_status 0
@@ -69,18 +71,19 @@ expect_right_result() {
     done
 }
 
-@test "a device that hangs and wakes up later spoils nothing" {
+@test "a hanging device that wakes up later damages nothing" {
     for name in A B C_in; do
         "$MPIMATMUL" gen $name.bin --dims 6x1x100x100 --kind integer --seed ${#name} --quiet
     done
-    # It wakes up while the other rank is still computing. With beta, adding a product twice shows.
+    # The device wakes up while the other rank is still computing. With beta, a product added twice
+    # would show.
     job faulty:delay=400ms:cpu faulty:hang=1,wake=1s:cpu --device-timeout 0.3 --beta 1 --c-in C_in.bin
     expect_status 0
     [[ "$stderr" == *"'reference' takes over: it hangs"* ]] || { show; return 1; }
     expect_right_result --beta 1 --c-in C_in.bin
 }
 
-@test "a CPU that is slow is no device that hangs" {
+@test "a slow CPU does not count as a hanging device" {
     job cpu faulty:delay=800ms:cpu --device-timeout 0.1 --tail off
     expect_status 0
     expect_right_result
@@ -90,8 +93,9 @@ expect_right_result() {
     cmp E.bin D.bin
 }
 
-@test "a device that hangs while it is measured is replaced" {
-    "$MPIMATMUL" gen A.bin --dims 1100x1000 --kind integer --seed 1 --quiet # worth measuring for
+@test "a device that hangs in its measurement is replaced" {
+    # large enough to be measured
+    "$MPIMATMUL" gen A.bin --dims 1100x1000 --kind integer --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 1000x1000 --kind integer --seed 2 --quiet
     job cpu faulty:hang=3:cpu --device-timeout 2 --weights auto --tail off
     expect_status 0
@@ -106,8 +110,8 @@ expect_right_result() {
     [ ! -e D.bin ]
 }
 
-@test "a device that hangs in what it has claimed ends the job when nobody may take over" {
-    # The owner of what it holds has nothing left to begin by then.
+@test "without a replacement, a device that hangs in stolen rows ends the job" {
+    # By then the owner of the stolen rows has begun all its own.
     job faulty:delay=150ms:cpu faulty:hang=4:cpu --device-timeout 5 --tail 0.6 --no-fallback
     expect_status 69
     [[ "$stderr" == *"rank 1"*"device 'faulty:hang=4:cpu' hangs"*"hint: leave out --no-fallback"* ]] ||
@@ -115,7 +119,7 @@ expect_right_result() {
     [ ! -e D.bin ] && [ ! -e D.bin.part ]
 }
 
-@test "a device that hangs ends the job when nobody may take over" {
+@test "without a replacement, a hanging device ends the job" {
     job cpu faulty:hang=1:cpu --device-timeout 0.3 --no-fallback
     expect_status 69
     [[ "$stderr" == *"rank 1"*"device 'faulty:hang=1:cpu' hangs"*"hint: leave out --no-fallback"* ]] ||
@@ -123,14 +127,15 @@ expect_right_result() {
     [ ! -e D.bin ] && [ ! -e D.bin.part ]
 }
 
-# claims RANK CONDITION: how often it computed others' rows, in all products of a program.
+# claims RANK CONDITION: holds for the number of times that a rank stole rows, in all products of a
+# program.
 claims() {
     py -c "import json
 claims = json.load(open('report.json'))['ranks'][$1]['claims']
 assert claims $2, claims"
 }
 
-@test "in a program who is ahead claims of every product, with and without a plan of its own" {
+@test "the faster rank steals rows in every product of a program, with and without a schedule of its own" {
     "$MPIMATMUL" gen X.bin --dims 1x12x61x203 --kind integer --seed 1
     "$MPIMATMUL" gen Y.bin --dims 1x12x203x47 --kind integer --seed 2
     cat > stacks.py << 'END'
@@ -159,8 +164,9 @@ END
     done
 }
 
-@test "claims: all rows are there, whoever had them" {
-    # The last one is looked at more closely: slow enough for a machine that has other work to do, too.
+@test "all rows are there, whichever rank stole them" {
+    # The last job is checked in more detail: its device is slow enough that other load on the
+    # machine does not matter.
     for row in "20 --tail 0.001" "20 --tail 0.3 --split cols" "20 --tail 0.9 --split rows" "150 --tail 0.9 --split cols"
     do
         read -r delay words <<< "$row"
@@ -184,8 +190,8 @@ END
     claimed 1 "== 0"
 }
 
-# meanwhile RULES COMMAND...: a job of some seconds on devices with these rules, and the command when it has
-# begun. Sets code.
+# meanwhile RULES COMMAND...: starts a job of some seconds on devices with these rules, and then
+# runs the command. Sets code.
 meanwhile() {
     local rules=$1
     shift
@@ -208,12 +214,12 @@ meanwhile() {
     [ ! -e D.bin ] && [ ! -e D.bin.part ]
 }
 
-# The numbers that do not fit are the device's here, but nobody can know that.
-# --quiet hides neither of them.
-@test "numbers that do not fit are blamed on an input that was written to, not on a device" {
+# Here the device causes the wrong numbers, but the job cannot know that. --quiet hides neither of
+# the lines.
+@test "wrong numbers are blamed on a modified input, not on a device" {
     meanwhile ,corrupt=1 touch B.bin
     [ $code -eq 65 ]
-    # Both ranks find it; the later one may have been told to stop already.
+    # Both ranks find it. mpirun may already have stopped the later one.
     [ "$(sed 's/rank 1 on [^:]*: //' err)" = "mpimatmul: 'B.bin' was written to while it was used
   hint: leave inputs alone until the job has ended" ] || { cat err; return 1; }
     [ ! -e D.bin ] && [ ! -e D.bin.part ]
@@ -223,8 +229,8 @@ meanwhile() {
 partly of its new numbers" err
 }
 
-# The device of rank 0 is slow, which is nothing to speak of.
-@test "a rank that is stopped is named, and goes on" {
+# The device of rank 0 is slow, which needs no notice.
+@test "a stopped rank is named when it stops and when it continues" {
     stop_rank_1 3>&- &
     run --separate-stderr timeout 60 mpirun -q -n 2 "$(recorder)" "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet \
         --weights equal --tail off --device faulty:delay=12s:cpu < /dev/null
@@ -235,19 +241,20 @@ mpimatmul: rank 1 on $(uname -n) moves again, after "*" s" ]] || { show; return 
     expect_right_result
 }
 
-# What one rank erred in takes the plain loops some seconds.
-@test "plain loops that take long say so" {
+# The plain loops that replace one rank's wrong results take some seconds.
+@test "long plain loops give a notice" {
     [ "$MODE" != tsan ] || skip "tsan: they would take minutes"
     "$MPIMATMUL" gen A.bin --dims 5000x1500 --kind integer --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 1500x1700 --kind integer --seed 2 --quiet
-    job cpu 'faulty:garble=*:cpu' --tail off # also when it makes the block again in another cut
+    # also wrong when it computes the block again in another cut
+    job cpu 'faulty:garble=*:cpu' --tail off
     expect_status 0
     expect_right_result
     grep -q -E "^mpimatmul: rank 1 on $(uname -n) computes by plain loops, because the check found its device wrong: \
 [0-9]+ % of 1700 lines$" <<< "$stderr" || { show; return 1; }
 }
 
-@test "when all blocks of all ranks are wrong, plain loops are not waited for" {
+@test "when all blocks of all ranks are wrong, the job ends without plain loops" {
     "$MPIMATMUL" gen A.bin --dims 2500x2400 --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 2400x2500 --seed 2 --quiet
     program mul A.bin B.bin -o D.bin --device "faulty:garble=*:cpu" --quiet
@@ -259,7 +266,7 @@ memory" ]] || { show; return 1; }
     [ ! -e D.bin ] && [ ! -e D.bin.part ]
 }
 
-@test "reproducible: the same bits twice, whatever the devices did meanwhile" {
+@test "--reproducible gives the same bits twice, at any speed of the devices" {
     "$MPIMATMUL" gen A.bin --dims 301x203 --kind normal --seed 1
     "$MPIMATMUL" gen B.bin --dims 203x147 --kind normal --seed 2
     timeout 60 mpirun -q -n 2 "$MPIMATMUL" mul A.bin B.bin -o one.bin --reproducible --quiet < /dev/null
@@ -267,8 +274,8 @@ memory" ]] || { show; return 1; }
     cmp one.bin two.bin
 }
 
-# Silence is not a failure of the run, and nobody waits for who cannot be heard.
-@test "a rank that MPI lets hear no signs of life ends all the same" {
+# A missing heartbeat is not a failure of the run, and no rank waits for a rank that cannot receive.
+@test "a rank that receives no heartbeats ends all the same" {
     local rank ears=(env "LD_PRELOAD=$BUILD/tests/refuse.so") command=("$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet)
     for rank in 0 1; do
         local mine=() theirs=()

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# The largest elements of the rows of a product, which is nowhere: the same to the last bit as where the product is
-# read by something else, too, and so made whole.
+# The largest elements of the rows of a product that is not stored: the same to the last bit as
+# those of a stored product, which another operation reads as well.
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output and stderr are set by bats
 bats_require_minimum_version 1.5.0
 load helper
 
-# Tiles have 4096 columns, or as many as are asked for, and four million elements at most. Small whole numbers are equal
-# often, in a tile and across tiles. The last product is read with NaN and infinity in it. With middles=1 the products
-# are saved.
+# Tiles have 4096 columns, or as many as the number of results if that is more, and four million
+# elements at most. Small whole numbers are often equal, in a tile and across tiles. The last
+# product contains NaN and infinity. With middles=1 the products are saved.
 write_program() {
     cat > search.py << 'END'
 middles = 0
@@ -58,14 +58,14 @@ END
     (cd apart && timeout 60 "$MPIMATMUL" run ../search.py middles=1 --quiet)
 }
 
-# here/ has what apart/ has.
+# Compares here/ with apart/.
 is_same() {
     for name in v0 v1 v2 v3 v4 i0 i1 i2 i3 i4; do
         cmp "here/$name.npy" "apart/$name.npy" || return 1
     done
 }
 
-@test "search: as where the product is whole, on 1, 2, 3 and 5 ranks, and as numpy" {
+@test "search gives the results of a stored product on 1, 2, 3 and 5 ranks, and numpy's" {
     need_numpy
     write_program
     cd here
@@ -83,7 +83,7 @@ import numpy as np
 for name in "v0", "v1", "v2", "v3", "i0", "i1", "i2", "i3":
     found, wanted = np.load(f"../here/{name}.npy"), np.load(f"{name}.npy")
     assert found.shape == wanted.shape and (found == wanted).all(), name
-# NaN comes first, in the order of its columns; infinity times zero is one.
+# NaN comes first, in the order of its columns. Infinity times zero is one.
 odd, more = np.load("../odd.npy").astype(float), np.load("../more.npy").astype(float)
 with np.errstate(invalid="ignore"):
     product = odd @ more.T
@@ -93,7 +93,7 @@ assert (np.load("../here/i4.npy") == order).all()
 END
 }
 
-# The same, whose matrices are files of float64: small whole numbers and parts of them that float32 loses.
+# The same with matrices in float64 files: small whole numbers and fractions that float32 loses.
 make_double() {
     python << 'END'
 import numpy as np
@@ -108,7 +108,7 @@ END
     (cd apart && timeout 60 "$MPIMATMUL" run ../search.py middles=1 --quiet)
 }
 
-@test "search of float64: as where the product is whole, on 1 and 3 ranks, where a device errs, and as numpy" {
+@test "search of float64 gives the results of a stored product on 1 and 3 ranks, also where a device errs, and numpy's" {
     need_numpy
     write_program
     make_double
@@ -137,7 +137,7 @@ assert (values != values.astype("f4")).any()
 END
 }
 
-@test "search: a device that is lost, hangs or errs in its middle" {
+@test "search is right when a device is lost, hangs or errs in its middle" {
     need_numpy
     write_program
     cd here
@@ -152,7 +152,7 @@ END
     done
 }
 
-@test "OpenCL: search, and a device that errs in it" {
+@test "OpenCL search is right, also when a device errs in it" {
     need_numpy
     [ "$("$MPIMATMUL" devices --json | grep -c '"0:0"')" -gt 0 ] || skip "opencl: no device 0:0"
     write_program
@@ -167,7 +167,7 @@ END
     (cd .. && is_same)
 }
 
-# steps TEXT...: what --check says of a program, and the memory of its values.
+# steps TEXT...: prints the steps and the memory of values of a program, by --check.
 steps() {
     printf '%s\n' 'x = generate((2048, 32), kind="normal", seed=1)' 'y = generate((4096, 32), kind="normal", seed=2)' \
         "$@" > e.py
@@ -177,7 +177,7 @@ steps() {
     sed -n 's/.*values take \([0-9.]* [KMG]iB\) of.*/\1/p' <<< "$output"
 }
 
-@test "search: one step, and no memory for the product; not where others read it, or where it is small" {
+@test "search is one step without memory for the product, unless another step reads it or it is small" {
     steps 'v, i = topk(normalize(x) @ normalize(y).T, 5)' 'save("v.npy", v)' 'save("i.npy", i)' > found
     grep -qx 'matmul + topk' found
     run ! grep -qx 'matmul' found
@@ -189,7 +189,7 @@ steps() {
     grep -qx 'topk' found
 }
 
-@test "search: the log and the report have it as one operation" {
+@test "search is one operation in the log and the report" {
     need_numpy
     write_program
     cd here
