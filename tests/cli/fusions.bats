@@ -197,13 +197,13 @@ expect_chains() {
     done
 }
 
-@test "chains give the results of one operation after the other on 1, 2, 3 and 5 ranks, and numpy's" {
+@test "chains equal separate operations and numpy on 1, 2, 3 and 5 ranks" {
     need_numpy
     write_program
     expect_chains float32
 }
 
-@test "chains of float64 give the results of one operation after the other on 1, 2, 3 and 5 ranks, also where a device errs, and numpy's" {
+@test "chains of float64 equal separate operations and numpy on 1, 2, 3 and 5 ranks, also when a device errs" {
     need_numpy
     write_double_program
     expect_chains float64

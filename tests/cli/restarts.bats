@@ -4,7 +4,7 @@
 # seed and more kills: tests/restarts.py 200 SEED.
 load helper
 
-@test "twelve kills and restarts leave the results right: training, a product, kept values, files of a loop, a Python script" {
+@test "results survive twelve kills: training, a product, kept values, files of a loop, a Python script" {
     need_plain "python is not linked against the sanitizer"
     need_numpy
     export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0

@@ -281,7 +281,7 @@ large_stayed() {
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
 }
 
-@test "an error in a product that stays on the device, or its loss, is found, and the product and its fused operations are computed again" {
+@test "after an error in a product that stays on the device, it and its fused operations are computed again" {
     local rule why
     write_large
     # Operations: the product, relu, its sample; the product, abs, its two samples, times 3, its

@@ -108,7 +108,7 @@ END
     (cd apart && timeout 60 "$MPIMATMUL" run ../search.py middles=1 --quiet)
 }
 
-@test "search of float64 gives the results of a stored product on 1 and 3 ranks, also where a device errs, and numpy's" {
+@test "search of float64 equals that of a stored product and numpy on 1 and 3 ranks, also when a device errs" {
     need_numpy
     write_program
     make_double

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# plan --simulate: a job on machines that are only described.
+# plan --simulate: a job on machines known only by a description.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -49,7 +49,7 @@ END
     done
 }
 
-@test "--simulate takes weights for as many ranks as are described" {
+@test "--simulate takes as many weights as the description has ranks" {
     describe 1
     program plan --simulate job.json --weights 3,1 --json
     expect_quiet_success
@@ -57,7 +57,7 @@ END
     expect_failure 64 "--weights '3,1,1' has 3 numbers for 2 ranks"
 }
 
-@test "plan needs operands or --simulate, not both" {
+@test "plan needs either operands or --simulate" {
     program plan
     expect_failure 64 "plan: expected 2 operands or --simulate, found 0 operands" \
         "mpimatmul plan A B [options]"
@@ -69,7 +69,7 @@ END
         "the file of --simulate describes the operands too"
 }
 
-@test "--steps prints what moves and what is computed, of this job and of a described one" {
+@test "--steps prints transfers and computation, of this job and of a described one" {
     program gen A.bin --dims 3x4
     program gen B.bin --dims 4x5
     program plan A.bin B.bin --steps --split rows --tail off
@@ -88,7 +88,7 @@ rank  task  round  rows  columns  elements  waits for
     expect_failure 64 "plan: --json and --steps exclude each other"
 }
 
-@test "a description that is absent or wrong" {
+@test "a missing or wrong description is refused" {
     program plan --simulate job.json
     expect_failure 66 "cannot open 'job.json': No such file or directory"
     describe '"four"'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# split and join: shares, shard files, the way back, and folders that are not to be trusted.
+# split and join: shares, shard files, the way back, and untrusted folders.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -10,7 +10,7 @@ rows_of() {
     done | xargs
 }
 
-@test "split writes shards and tells where they are, join puts them together" {
+@test "split writes shards and prints their places, and join puts them together" {
     "$MPIMATMUL" gen A.bin --dims 11x5 --seed 1
     program split A.bin --parts 3 --shard-dir s
     expect_quiet_success
@@ -26,7 +26,7 @@ rows_of() {
     cmp A.bin A_combined.bin
 }
 
-@test "weights: exact shares, and the rule of the original files" {
+@test "weights give exact shares by the rule of the original files" {
     "$MPIMATMUL" gen A.bin --dims 4096x1 --seed 1
     program split A.bin --weights 0.5,0.25,0.25 --shard-dir s
     expect_quiet_success
@@ -40,7 +40,7 @@ rows_of() {
     cmp A.bin B.bin
 }
 
-@test "weights from a file, a weight of zero gives a header without rows" {
+@test "weights come from a file, and a weight of zero gives a header without rows" {
     "$MPIMATMUL" gen A.bin --dims 6x5 --seed 1
     printf '# shares\n1, 0\n2\n' > weights
     program split A.bin --weights @weights --shard-dir s
@@ -51,7 +51,7 @@ rows_of() {
     cmp A.bin B.bin
 }
 
-@test "columns, stacks, 16-bit types and more parts than rows come back byte for byte" {
+@test "columns, stacks, 16-bit types and more parts than rows are joined byte for byte" {
     for dims in 3x1 7x5 2x3x5 3x2x5x7; do
         for dtype in float32 float16 bfloat16; do
             for axis in rows cols; do
@@ -65,7 +65,7 @@ rows_of() {
     done
 }
 
-@test "float64, float16 and whole numbers come back byte for byte, as shards of their own type" {
+@test "float64, float16 and whole numbers are joined byte for byte from shards of their own type" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -77,7 +77,7 @@ np.save("i8.npy", a + 2**60)
 END
     for axis in rows cols; do
         for dtype in f8 f2 i4 i8 u1 i1 i2 u2 u4 b1; do
-            # More parts than columns: empty shards, too.
+            # More parts than columns, so some shards are empty.
             "$MPIMATMUL" split $dtype.npy --parts 6 --axis $axis --shard-dir s -q
             program join $dtype --shard-dir s -o back.npy -q
             expect_quiet_success
@@ -104,7 +104,7 @@ assert np.load('s/f8_shard_1.npy').dtype == np.float64"
 assert (np.load('rows.npy') == np.load('f8.npy').reshape(14, 5)).all()"
 }
 
-@test "a row shard is what numpy cuts out" {
+@test "a row shard equals numpy's slice" {
     need_numpy
     "$MPIMATMUL" gen A.bin --dims 7x5 --seed 1
     "$MPIMATMUL" split A.bin --parts 2 --axis cols --shard-dir s
@@ -117,7 +117,7 @@ assert same_bits(left, np.ascontiguousarray(a[:, :3])) and same_bits(right, np.a
 END
 }
 
-@test "shards without their description are joined by rows" {
+@test "shards without a description are joined by rows" {
     "$MPIMATMUL" gen A.bin --dims 11x5 --seed 1
     "$MPIMATMUL" split A.bin --parts 3 --shard-dir s
     rm s/A_shards.json
@@ -126,7 +126,7 @@ END
     cmp A.bin B.bin
 }
 
-@test "the folder may come from the environment; the command line wins" {
+@test "the environment may name the folder, and the command line wins" {
     "$MPIMATMUL" gen A.bin --dims 11x5 --seed 1
     export MPIMATMUL_SHARD_DIR=from_environment
     "$MPIMATMUL" split A.bin --parts 2
@@ -138,7 +138,7 @@ END
     grep -q -x -F 'mpimatmul: option --shard-dir is from_environment (MPIMATMUL_SHARD_DIR)' <<< "$stderr"
 }
 
-@test "a changed, missing or strange shard is found" {
+@test "a changed, missing or foreign shard is found" {
     "$MPIMATMUL" gen A.bin --dims 11x5 --seed 1
     "$MPIMATMUL" split A.bin --parts 2 --shard-dir s
     printf '\001' | dd of=s/A_shard_1.bin bs=1 seek=40 conv=notrunc status=none
@@ -171,7 +171,7 @@ END
     [ "$(stat -c %a made)" = 700 ]
 }
 
-@test "what to split into has to be said, once" {
+@test "the number of parts has to be given, once" {
     "$MPIMATMUL" gen A.bin --dims 11x5 --seed 1
     program split A.bin --shard-dir s
     expect_failure 64 "split: into how many parts?" "give --parts N or --weights 0.5,0.25,0.25"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 #
-# How a run begins: processes with different command lines, and Open MPI for a process alone.
+# The start of a run: processes with different command lines, and Open MPI for a process alone.
 
 load helper
 
@@ -13,13 +13,13 @@ operands() {
 
 mul=(mul A.bin B.bin -o C.bin --device cpu --quiet)
 
-# mixed "COMMAND LINE" "COMMAND LINE": one rank each; what waits for ever ends with 124.
+# mixed "COMMAND LINE" "COMMAND LINE": one rank each. A job that blocks ends with 124.
 mixed() {
     # shellcheck disable=SC2086 # the lines are words
     run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" $1 : -n 1 "$MPIMATMUL" $2 < /dev/null
 }
 
-# differ MINE ROOTS: the line of a job whose ranks differ, and 64.
+# differ MINE ROOTS: the error line of a job with different ranks, and 64.
 differ() {
     expect_status 64 || return 1
     [[ "$stderr" == "mpimatmul: rank 1 on "*": options must agree on all ranks: rank 1 has '$1', root has '$2'" ]] ||
@@ -40,7 +40,7 @@ differ() {
     expect_only_files A.bin B.bin
 }
 
-@test "a question is answered whatever the other ranks were given, and they do not wait" {
+@test "a rank with a question such as --help answers it and does not wait for the other ranks" {
     operands
     mixed "${mul[*]}" --version
     differ "command=--version" "command=mul"
@@ -52,7 +52,7 @@ differ() {
     expect_quiet_success
 }
 
-@test "under mpirun a local command is done once, and its failure is everybody's code" {
+@test "under mpirun a local command runs once, and its failure is the code of all ranks" {
     operands
     ranks 2 info A.bin
     expect_quiet_success
@@ -63,15 +63,15 @@ differ() {
     expect_failure 64 "gen: --dims needs a value: --dims DIMS"
 }
 
-# srun COUNT [VARIABLE=VALUE...]: two ranks with what srun --mpi=pmix gives to those of so many nodes, and what mpirun
-# adds to that taken away; lab/slurm asks srun itself for it.
+# srun COUNT [VARIABLE=VALUE...]: two ranks with the variables of srun --mpi=pmix for a rank of so
+# many nodes, and without those of mpirun. lab/slurm compares them with those of srun itself.
 srun() {
     run --separate-stderr "${launch[@]}" -n 2 env -u OMPI_COMM_WORLD_RANK -u SLURM_PMIX_FENCE SLURM_STEP_ID=0 \
         SLURM_STEP_NUM_NODES="$1" SLURM_STEP_NUM_TASKS=2 "${@:2}" "$MPIMATMUL" info A.bin < /dev/null
     expect_status 0
 }
 
-@test "ranks of several nodes by srun are told, once, that MPI's start has no barrier" {
+@test "ranks of several nodes under srun print one notice that MPI's start has no barrier" {
     operands
     srun 2
     [ "$stderr" = "mpimatmul: warning: srun's 2 nodes may not wait for each other when MPI starts, $(
@@ -80,17 +80,17 @@ srun() {
     [ -z "$stderr" ]
     srun 2 SLURM_PMIX_FENCE=ring
     [ -z "$stderr" ]
-    srun 2 OMPI_COMM_WORLD_RANK=0 # by mpirun, inside of a job by Slurm
+    srun 2 OMPI_COMM_WORLD_RANK=0  # started by mpirun inside a Slurm job
     [ -z "$stderr" ]
 }
 
-# What Open MPI says about the layers it opens; the tests' own settings are away.
+# Prints Open MPI's messages about the layers it opens, without the settings of the tests.
 opened() {
     OMPI_MCA_pml_base_verbose=10 OMPI_MCA_btl_base_verbose=10 "$MPIMATMUL" "${mul[@]}" 2>&1 |
         sed -n 's/.*components_open: component \([a-z0-9]*\) open function successful.*/\1/p' | sort -u | xargs
 }
 
-@test "a process alone opens no fabric, starts no daemon, and asks no PCI device" {
+@test "a process alone opens no fabric, starts no daemon and queries no PCI device" {
     operands
     unset "${!OMPI_MCA_@}" "${!HWLOC_@}"
     [ "$(opened)" = "ob1 self" ]
@@ -101,13 +101,13 @@ opened() {
     [ "$(grep -cE '/bus/pci/devices/|/hwloc_[a-z_]*\.so' calls)" -eq 0 ]
 }
 
-@test "a process alone leaves the user's settings of Open MPI as they are" {
+@test "a process alone keeps the user's settings of Open MPI" {
     operands
     unset "${!OMPI_MCA_@}"
     mkdir -p home/.openmpi
     local HOME=$PWD/home
     [ "$(OMPI_MCA_btl=self,tcp opened)" = "ob1 self tcp" ]
-    # A list of what to leave out is no choice of something else.
+    # A list of components to exclude does not choose another component.
     echo 'pml = ^ucx' > home/.openmpi/mca-params.conf
     [ "$(opened)" = "ob1 self" ]
     echo ' btl=self,tcp' >> home/.openmpi/mca-params.conf
@@ -119,7 +119,7 @@ opened() {
 @test "ranks of a job push their messages over TCP, unless the user chose otherwise" {
     mkdir -p home/.openmpi
     local HOME=$PWD/home
-    # flags WORDS...: what the ranks' MPI is told by the environment when it begins.
+    # flags WORDS...: prints the flags that the environment gives to the ranks' MPI at its start.
     flags() {
         OMPI_MCA_mpi_show_mca_params=enviro "${launch[@]}" "$@" -n 2 "$MPIMATMUL" devices --device cpu 2>&1 |
             sed -n 's/.* btl_tcp_flags=\(.*\) (environment)/\1/p'
@@ -130,11 +130,12 @@ opened() {
     [ -z "$(flags)" ]
 }
 
-@test "ranks of a job search for a fabric only where there is one, or where the user wants it" {
+@test "ranks of a job search for a fabric only if the machine has one or the user asks for it" {
     mkdir -p none empty/infiniband fabric/infiniband/mlx5_0 home/.openmpi
     unshare --mount mount --bind "$PWD/none" /sys/class 2> /dev/null || skip "mounting over /sys needs root"
     unset OMPI_MCA_pml
-    # searched FOLDER [WORDS...]: what ranks look at on a machine with these device classes in /sys/class.
+    # searched FOLDER [WORDS...]: prints the components that ranks load on a machine with these
+    # device classes in /sys/class.
     searched() {
         # shellcheck disable=SC2016 # expanded there
         env HOME="$PWD/home" OMPI_MCA_pml_base_verbose=10 unshare --mount bash -c \
@@ -151,7 +152,7 @@ opened() {
     [ "$(searched none)" = "cm ob1" ]
 }
 
-@test "what a rank tells its launcher does not wait for more to be said" {
+@test "messages from a rank to its launcher are sent without delay" {
     command -v strace > /dev/null || skip "strace is not installed"
     run "${launch[@]}" -n 1 strace -f -qq -e trace=connect,setsockopt -o calls \
         "$MPIMATMUL" devices --device cpu
@@ -162,14 +163,14 @@ opened() {
     grep -q "setsockopt($socket, SOL_TCP, TCP_NODELAY, \[1\], 4) *= 0" calls
 }
 
-# environment FOLDER SHELL-TEXT: sources environment.sh on a machine with these device classes in /sys/class, and
-# prints what the text says then.
+# environment FOLDER SHELL-TEXT: sources environment.sh on a machine with these device classes in
+# /sys/class, and prints the output of the text.
 environment() {
     run --separate-stderr env HOME="$PWD/home" unshare --mount \
         bash -c "mount --bind '$PWD/$1' /sys/class && . '$REPO/scripts/environment.sh' && $2"
 }
 
-@test "environment.sh chooses ob1 where the machine has no fabric, and says so" {
+@test "environment.sh chooses ob1 if the machine has no fabric, and says so" {
     mkdir -p none empty/infiniband fabric/infiniband/mlx5_0 home/.openmpi
     unshare --mount mount --bind "$PWD/none" /sys/class 2> /dev/null || skip "mounting over /sys needs root"
     unset OMPI_MCA_pml HWLOC_COMPONENTS
@@ -184,7 +185,8 @@ environment() {
     environment fabric 'echo "${OMPI_MCA_pml-unset}"'
     [ "$output" = unset ]
     [ "$stderr" = "mpimatmul: a fabric on this machine: Open MPI's own choice stays" ]
-    # Containers may see it in /dev alone; who has chosen among drivers of fabrics has one, too.
+    # A container may see the fabric in /dev alone. A user's choice among fabric drivers implies a
+    # fabric, too.
     mkdir -p dev/infiniband
     touch dev/null dev/infiniband/uverbs0
     # shellcheck disable=SC2016
@@ -196,7 +198,7 @@ environment() {
     [ "$output" = unset ]
 }
 
-@test "environment.sh leaves the user's choice alone, without a word" {
+@test "environment.sh keeps the user's choice without a word" {
     mkdir -p home/.openmpi
     # shellcheck disable=SC2016
     local source='. "$0" && echo "${OMPI_MCA_pml-unset}"'
@@ -210,7 +212,7 @@ environment() {
 
 # ------------------------------------------------------------------------------------------ OpenCL drivers
 
-# A driver that counts how often it is asked, under this name, as the only one of the machine.
+# A driver that counts its queries, installed under this name as the only one of the machine.
 counting_driver() {
     mkdir vendors
     cp "$BUILD/tests/icd_count.so" "$1"
@@ -222,7 +224,7 @@ counting_driver() {
     operands
 }
 
-# asked TIMES COMMAND...: so often is the driver asked by it.
+# asked TIMES COMMAND...: the command queries the driver so many times.
 asked() {
     local times=$1
     shift
@@ -231,7 +233,7 @@ asked() {
     [ "$(wc -l < asked)" -eq "$times" ] || { echo "asked $(wc -l < asked) times, expected $times: $*"; return 1; }
 }
 
-@test "what the drivers said is remembered until one of them, their environment or the file is another" {
+@test "driver queries are cached until the driver, its environment or the cache file changes" {
     counting_driver libcount.so
     asked 1 mul A.bin B.bin -o C.bin
     asked 0 mul A.bin B.bin -o C.bin
@@ -252,7 +254,7 @@ asked() {
     asked 2 mul A.bin B.bin -o C.bin
 }
 
-@test "PoCL is not asked for what auto could choose, where there is no card" {
+@test "without a card, auto does not query PoCL" {
     # shellcheck disable=SC2086 # patterns
     ! compgen -G "/dev/dri/render*" > /dev/null && ! compgen -G "/dev/nvidia*" > /dev/null ||
         skip "opencl: this machine has a card"
@@ -268,7 +270,7 @@ asked() {
     [ "$(wc -l < asked)" -eq 2 ]
 }
 
-@test "drivers that let wait are named after 2 s" {
+@test "drivers that delay the start are named after 2 s" {
     counting_driver libcount.so
     ICD_SECONDS=3 program mul A.bin B.bin -o C.bin
     expect_status 0
@@ -278,7 +280,7 @@ asked() {
     expect_quiet_success
 }
 
-@test "looking at drivers leaves no file in PoCL's cache" {
+@test "listing the drivers leaves no file in PoCL's cache" {
     mkdir pocl temporary
     POCL_CACHE_DIR=$PWD/pocl TMPDIR=$PWD/temporary program devices
     expect_status 0

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# A kind of device that only tests/stub/stub_device.c and a line of the registry know: it is found, shown, planned
-# for and used like every other one.
+# A kind of device that exists only in tests/stub/stub_device.c and one line of the registry: it is
+# found, shown, planned for and used like every other kind.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-# The program that has it, on a machine with two of them.
+# The program with the stub, on a machine with two of these devices.
 setup() {
     cd "$BATS_TEST_TMPDIR" || return 1
     export MPIMATMUL=$BUILD/tests/stub/mpimatmul MMUL_STUBS=2 OCL_ICD_VENDORS=/nonexistent
@@ -14,12 +14,12 @@ setup() {
     "$MPIMATMUL" mul A.bin B.bin -o alone.bin --device cpu --quiet
 }
 
-# expect_devices EXPRESSION: what it says of the JSON on stdout, which is `d`.
+# expect_devices EXPRESSION: holds for `d`, the JSON on stdout.
 expect_devices() {
     py -c "import json, sys; d = json.load(sys.stdin); sys.exit(0 if $1 else str(d))" <<< "$output"
 }
 
-@test "devices shows a stub that a rank uses and one that nobody does" {
+@test "devices shows a stub in use and an unused one" {
     program devices --json
     expect_status 0
     expect_devices "[(x['id'], x['type'], x['used_by']) for x in d['devices']] ==
@@ -30,7 +30,7 @@ expect_devices() {
     expect_line "$(hostname) stub:1 is used by nobody: no rank left for it: start one more on this node"
 }
 
-@test "what a probe warns of is a warning" {
+@test "a warning of a probe is printed as a warning" {
     MMUL_STUBS=1 program devices
     expect_status 0
     [ "$stderr" = "mpimatmul: warning: a slot for a stub is empty" ] || { show; return 1; }
@@ -45,7 +45,7 @@ expect_devices() {
     [[ "$output" == *stub:1* ]] || { show; return 1; }
 }
 
-@test "a product on stubs and the CPU, chosen and named" {
+@test "a product runs on stubs and the CPU, chosen and named" {
     ranks 3 mul A.bin B.bin -o D.bin --weights equal --report report.json --quiet
     expect_quiet_success
     cmp alone.bin D.bin
@@ -59,12 +59,12 @@ expect_devices() {
     [ "$(used_devices)" = "stub:1" ]
 }
 
-# The devices in report.json.
+# Prints the devices in report.json.
 used_devices() {
     py -c 'import json; print(*[r["device"] for r in json.load(open("report.json"))["ranks"]])'
 }
 
-@test "a stub that errs is replaced by the CPU" {
+@test "the CPU replaces a stub that errs" {
     program mul A.bin B.bin -o D.bin --device "faulty:fail=1:stub:0" --progress none
     expect_status 0
     [[ "$stderr" == "mpimatmul: warning: rank 0: device 'faulty:fail=1:stub:0 "*"'cpu' takes over: "* ]] || {
@@ -74,7 +74,7 @@ used_devices() {
     cmp alone.bin D.bin
 }
 
-@test "one that is not there is refused, and a name that is none says which there are" {
+@test "an absent stub is refused, and an unknown name gives the list of kinds" {
     MMUL_STUBS=0 program mul A.bin B.bin -o D.bin --device stub:0
     expect_status 69
     [[ "$stderr" == *"no device 'stub:0'"* ]] || { show; return 1; }
@@ -83,7 +83,7 @@ used_devices() {
         "names are cpu, reference, P:D (platform:device as clinfo numbers them), faulty:RULES:NAME, stub:K"
 }
 
-@test "a stub is a device by the conformance tests" {
+@test "a stub passes the conformance tests of devices" {
     "$BUILD/tests/stub/conformance_test" stub:0 > points
     ! grep '^not ok' points && grep -q '^ok' points && grep -q '^1\.\.' points
 }

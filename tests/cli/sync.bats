@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What a result is worth after a power cut: what is written before what, seen from outside.
+# Durability of a result over a power cut: the order of writes, observed from outside.
 
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
@@ -10,7 +10,8 @@ need_strace() {
     strace -o /dev/null true 2> /dev/null || skip "strace: may not trace here"
 }
 
-# Calls that matter, of a run with these options: the file's by its temporary name, the folder's by its own.
+# The relevant calls of a run with these options: the file's under its temporary name, the folder's
+# under its own.
 calls() {
     "$MPIMATMUL" gen A.bin --dims 37x29 --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 29x31 --seed 2 --quiet
@@ -20,7 +21,7 @@ calls() {
     sed -nE 's/^[0-9]+ +//; s/ *= 0$//; /C\.bin|fsync/ { s/[0-9]+<[^>]*\//</; s/rename[a-z0-9]*\(/rename(/; p }' trace
 }
 
-@test "a result is on the disk before it has its name, and so is the name before the run ends" {
+@test "a result is on the disk before its rename, and the rename before the end of the run" {
     need_strace
     calls > seen
     folder=$(basename "$PWD")
@@ -30,7 +31,7 @@ fsync(<$folder>)"
     "$MPIMATMUL" verify A.bin B.bin C.bin --quiet
 }
 
-@test "with --sync off nothing is waited for, and the result has its name in one step all the same" {
+@test "with --sync off the run flushes nothing, and one rename still publishes the result" {
     need_strace
     calls --sync off > seen
     diff - seen <<< 'rename("C.bin.part", "C.bin")'
@@ -38,8 +39,8 @@ fsync(<$folder>)"
     expect_only_files A.bin B.bin C.bin seen trace
 }
 
-# C is 600 MB, so large beside A and B that it is worked off in slices.
-@test "a large result goes to the disk while it is computed, and is the same" {
+# C is 600 MB, so large beside A and B that it is computed in slices.
+@test "a large result is written to the disk while it is computed, and is the same" {
     need_strace
     [ "$(stat -f -c %T .)" != tmpfs ] || skip "the tests' folder is in memory"
     [ "$(df --output=avail -k . | tail -n 1)" -gt 3000000 ] || skip "less than 3 GB of disk free"
@@ -52,7 +53,7 @@ fsync(<$folder>)"
         cmp C.bin D.bin
         sed -nE 's/^[0-9]+ +([a-z_]+)\(.*C\.bin\.part.*/\1/p' trace | uniq > seen
         diff seen - <<< $'sync_file_range\nfsync'
-        # What was handed over lies in the result, each byte once.
+        # Every flushed range lies in the result, each byte once.
         grep -o 'C.bin.part>, [0-9]*, [0-9]*' trace | tr -d , | sort -n -k 2 > stretches
         awk '$2 < end { print "twice:", $0; wrong = 1 }
              { end = $2 + $3 }

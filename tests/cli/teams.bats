@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output, stderr and launch are set by bats and the helper
-# Values on some of the ranks: by the text, by a file of placements, in Python; loops, what is refused.
+# Values on some of the ranks: placed by the text, by a file of placements, in Python; loops and
+# refusals.
 
 load helper
 
@@ -29,7 +30,7 @@ print(sum(z))
 END
 }
 
-@test "what is placed on ranks, and its gradients, are equal element by element on 2, 3 and 5 ranks" {
+@test "values placed on ranks, and their gradients, are equal element by element on 2, 3 and 5 ranks" {
     write_stages
     mkdir numpy
     (cd numpy && py "$REPO/tests/reference.py" ../s.py > ../expected)
@@ -45,18 +46,18 @@ for name in "yzwvu":
     done
 }
 
-@test "the plan has stages on their ranks and moves what is handed on, once each way" {
+@test "the plan has stages on their ranks and moves each passed value once in each direction" {
     write_stages
     run_on 2 s.py --check
     expect_status 0
-    [[ $output == *"rows 0 64 64 "* ]] # of x, where the first product is
+    [[ $output == *"rows 0 64 64 "* ]]  # x moves to the first product
     [ "$(grep -c ' move  *relu(x @ w) .* rows 0 0 64 ' <<< "$output")" -eq 1 ]
-    [ "$(grep -c ' move .* rows 0 64 64 ' <<< "$output")" -eq 1 ] # the gradient, back
+    [ "$(grep -c ' move .* rows 0 64 64 ' <<< "$output")" -eq 1 ]  # the gradient moves back
     run_on 3 s.py --check
     [[ $output == *" cols 0 12 24 24 "* ]]
 }
 
-@test "a file of placements: both forms, names in tuples, and what fits no name is said" {
+@test "a file of placements may have both forms and names in tuples, and names without a match are reported" {
     need_numpy
     cat > p.py << 'END'
 w = (generate((32, 32), kind="integer", seed=1), (generate((32, 32), kind="integer", seed=2), 7))
@@ -79,13 +80,13 @@ END
     py -c 'import numpy as np; assert np.array_equal(np.load("y.npy"), np.load("numpy/y.npy"))'
     run_on 3 p.py --placement p.yaml --check
     [[ $output == *" cols 0 16 16 32 "* ]]
-    [[ $output == *" rows 0 0 64 64 "* ]]  # what is made with w.0
-    [[ $output == *" rows 0 16 16 32 "* ]] # b, with which w.1 is multiplied
+    [[ $output == *" rows 0 0 64 64 "* ]]  # made with w.0
+    [[ $output == *" rows 0 16 16 32 "* ]]  # b, the second operand of w.1
     MPIMATMUL_PLACEMENT=p.yaml run_on 3 p.py --check
     [[ $output == *" cols 0 16 16 32 "* ]]
 }
 
-@test "gradients go through a value on the ranks of another entry" {
+@test "gradients flow through a value on the ranks of another entry" {
     need_numpy
     cat > g.py << 'END'
 w = generate((32, 32), kind="integer", seed=1)
@@ -105,8 +106,9 @@ END
     [[ $output == *"gradient of w"*" rows 0 0 32 "* ]]
 }
 
-# Such files name entries that are not there, say what is to be compiled, and mean all workers by null.
-@test "a sharding file of GT is read as it stands" {
+# Sharding files of GT contain entries that do not exist here and compile instructions, and null
+# means all workers.
+@test "a sharding file of GT is read unchanged" {
     need_numpy
     cat > g.py << 'END'
 w = generate((32, 32), kind="integer", seed=1)
@@ -120,7 +122,7 @@ w:
   shard:
     axis: 1
     workers: null
-    replicated: true      # on all of them
+    replicated: true  # on all of them
 x:
   compile: true
 h:
@@ -158,7 +160,7 @@ mpimatmul: notice: gt.yaml:6: compile of 'x' and of others means nothing here" ]
     [ "$(grep -c 'Warning: gt.yaml:' <<< "$stderr")" -eq 3 ]
 }
 
-@test "a loop carries values where they are, and gives the losses of the reference" {
+@test "a loop carries values in place and gives the losses of the reference" {
     need_numpy
     cp "$REPO/LICENSE" book.txt
     local settings=(corpus=book.txt layers=4 heads=2 width=16 length=8 count=8 every=1 turns=6 saves=3)
@@ -172,13 +174,13 @@ mpimatmul: notice: gt.yaml:6: compile of 'x' and of others means nothing here" ]
         paste <(cut -d' ' -f2 expected) <(cut -d' ' -f2 <<< "$output") |
             awk '{ d = $1 - $2; if (d < -1e-4 || d > 1e-4) exit 1; n++ } END { exit n != 6 }'
     done
-    # From where four stages were two go on.
+    # Two stages continue the checkpoint of four.
     run_on 2 "$program" "${settings[@]}" turns=8 --quiet
     expect_status 0
     [ "$(cut -d' ' -f1 <<< "$output" | xargs)" = '6 7' ]
 }
 
-@test "a device of a stage that is wrong, or is lost, is mended" {
+@test "a wrong or lost device of a stage is replaced" {
     write_stages
     mkdir numpy
     (cd numpy && py "$REPO/tests/reference.py" ../s.py > /dev/null)
@@ -199,7 +201,7 @@ refused() {
     expect_failure "$1" "$2"
 }
 
-@test "ranks that are none are refused" {
+@test "invalid ranks are refused" {
     local x='x = generate((4, 4))'
     refused 64 "cannot place 'y' on rank 2: the job has 2 ranks" "$x" 'y = place(x, "rows", ranks=(0, 2))' 'print(y)'
     refused 65 'bad.py:2:5: cannot place a value on rank 1024: expected 0 to 1023' "$x" \
@@ -218,7 +220,7 @@ refused_file() {
     return 1
 }
 
-@test "a file of placements that says something else is refused with its place" {
+@test "a wrong file of placements is refused with its place" {
     echo 'a = generate((4, 4))' > bad.py
     refused_file ":2:1: did not find expected ',' or ']'" 'a: [1'
     refused_file ":1:4: 'up': expected rows, cols, replicate or grid" 'a: up'
@@ -239,7 +241,7 @@ refused_file() {
     expect_failure 66 "cannot open 'nowhere.yaml': No such file or directory"
 }
 
-@test "Python: place on ranks, and names of signal" {
+@test "in Python, place takes ranks, and signal takes names" {
     need_numpy
     need_plain "python is not linked against the sanitizer"
     export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0

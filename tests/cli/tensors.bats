@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Files that hold several tensors, made by the packages safetensors and numpy (tests/data/make.py): what info
-# lists, every tensor against numpy, addresses in every command, and what is refused.
+# Files with several tensors, made by the packages safetensors and numpy (tests/data/make.py): the
+# list of info, every tensor compared with numpy, addresses in every command, and refusals.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -47,7 +47,7 @@ END
     [[ "$output" == *"npz 1 Fortran  31 x 17  float32   2108  stored.npz:layer.0.weight" ]]
 }
 
-@test "every tensor is what numpy reads" {
+@test "every tensor equals numpy's" {
     need_numpy
     cp "$data"/*.safetensors "$data"/*.npz .
     for name in layer.0.weight layer.0.bias layer.1.weight stack double ids rows bytes mask 'a:b[1:2]'; do
@@ -75,7 +75,7 @@ END
         'layer.1.weight[16:99]' 'a:b[1:2][0:1]'; do
         program convert "m.safetensors:$address" out.npy
         expect_quiet_success
-        program convert "stored.npz:$address" out2.npy # layer.0.weight is in Fortran order there
+        program convert "stored.npz:$address" out2.npy  # layer.0.weight is in Fortran order there
         expect_quiet_success
         cmp out.npy out2.npy
         python "$address" << 'END'
@@ -121,7 +121,7 @@ END
     expect_quiet_success
 }
 
-@test "a file whose name has a colon is a file" {
+@test "a name with a colon may be that of a file" {
     need_numpy
     cp "$data/model.safetensors" m.safetensors
     "$MPIMATMUL" gen m.safetensors:stack --format bin --dims 3x4
@@ -134,7 +134,7 @@ END
     [[ "$output" == *"3 x 4"*"float64"* ]]
 }
 
-@test "tensors that cannot be had" {
+@test "addresses without a tensor are refused" {
     cp "$data/model.safetensors" m.safetensors
     "$MPIMATMUL" gen A.npy --dims 3x3
     program mul m.safetensors:layer.0.weigth A.npy
@@ -167,7 +167,7 @@ END
     expect_only_files A.npy m.safetensors
 }
 
-@test "a file of no tensors" {
+@test "a file without tensors is reported" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -197,12 +197,12 @@ END
         program mul $file A.npy
         expect_failure 65 "'$file' holds 0 tensors, expected one"
     done
-    # With four bytes behind it, it is a .bin of 0 x 32123 elements, as shards are.
+    # With four bytes behind it, the file is a .bin of 0 x 32123 elements, as some shards are.
     program info long.safetensors
     expect_failure 65 "'long.safetensors' is not a valid .bin matrix: its sizes are 0 x 32123, expected at least 1 each"
 }
 
-@test "whole numbers and truths of every width are read, of every kind of file, as what they are" {
+@test "whole numbers and booleans of every width are read with their type, from every kind of file" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -213,7 +213,7 @@ for name, kind in TYPES.items():
         continue
     least, most = (0, 1) if name == "BOOL" else (np.iinfo(kind).min, np.iinfo(kind).max)
     values = [least, most, 1, 0, max(least, -2), min(most, 100)]
-    # What float32 has not is another test's: the ends of the wide types, but for powers of 2.
+    # Values beyond float32 are in another test: the limits of the wide types, except powers of 2.
     values = [v if abs(v) <= 2**24 else 2**24 * (1 if v > 0 else -1) for v in values]
     a = np.array(values, kind).reshape(2, 3)
     np.save(name + ".npy", a)
@@ -240,7 +240,7 @@ END
         count=$((count + 1))
     done
     [ "$count" -eq 8 ]
-    # A mask chooses.
+    # A boolean file selects elements.
     echo 'save("chosen.npy", where(load("BOOL.npy"), load("I16.npy"), load("U8.npy")))' > mask.py
     program run mask.py -q
     expect_quiet_success
@@ -251,7 +251,7 @@ assert np.array_equal(chosen, np.where(np.load("BOOL.npy"), np.load("I16.npy"), 
 END
 }
 
-@test "a file that comes through a pipe is told as the file is" {
+@test "a file from a pipe is recognised like the file itself" {
     cp "$data/model.safetensors" m.safetensors
     "$MPIMATMUL" gen one.npy --dims 3x3 --kind integer --seed 1
     "$MPIMATMUL" convert one.npy one.npz
@@ -276,7 +276,7 @@ END
     expect_failure 65 "'nothing' is not a valid matrix file: it is empty"
 }
 
-@test "whole numbers are float32, and refused with their place where they are not" {
+@test "whole numbers become float32, or are refused with their place if they are not exact there" {
     need_numpy
     cp "$data/model.safetensors" m.safetensors
     python << 'END'
@@ -299,7 +299,7 @@ END
     [[ "$output" == *" 1.67772e+07"* ]]
 }
 
-@test "whole numbers are not rounded where others of the file are read as float64" {
+@test "whole numbers are not rounded if the file's other tensors are read as float64" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -332,7 +332,7 @@ END
     python -c 'import numpy as np; assert (np.load("x2.npy") == np.load("large.npy")).all()'
 }
 
-@test "a .safetensors file that is cut or wrong is refused, and a truncated one while it is used" {
+@test "a damaged .safetensors file is refused, and one that is truncated during its use" {
     need_numpy
     python << 'END'
 from tensors import write_safetensors
@@ -354,7 +354,7 @@ the end of the file"
 expected at most 100000000"
 }
 
-@test "archives are told by any member, and members by their content" {
+@test "archives are recognised by any member, and members by their content" {
     need_numpy
     cp "$data/objects.pt" "$data/stored.npz" .
     python << 'END'
@@ -409,7 +409,7 @@ END
         "unpack the archive and pack it again: zip -r"
 }
 
-@test "a pointer of Git LFS is refused by name, whatever it stands for" {
+@test "a pointer of Git LFS is refused by name, for any target" {
     printf '%s\n' "version https://git-lfs.github.com/spec/v1" "oid sha256:4d7a2146" "size 12345" > m.pt
     for name in m.npz m.npy m.csv m.mtx m.safetensors m.bin; do
         cp m.pt $name
@@ -419,7 +419,7 @@ END
     done
 }
 
-@test "a number without axes is a matrix of one element, of every kind of file" {
+@test "a number without axes is a matrix of one element, in every kind of file" {
     need_numpy
     cp "$data/objects.pt" .
     python << 'END'
@@ -442,7 +442,7 @@ END
     expect_failure 65 "'one.npz:x[0:1]' is a range of a number, which has no axis"
 }
 
-@test "complex numbers are refused with a way to have them" {
+@test "complex numbers are refused with a way to convert them" {
     need_numpy
     cp "$data/objects.pt" .
     python << 'END'
@@ -464,7 +464,7 @@ and u1 to u4 (int8 to 64, uint8 to 32) are read" "$hint"
     expect_failure 65 "'c.mtx' holds complex numbers, which are not read" "$hint"
 }
 
-@test "an .npz archive that is cut or wrong is refused" {
+@test "a damaged .npz archive is refused" {
     need_numpy
     cp "$data/deflated.npz" "$data/stored.npz" .
     python << 'END'
@@ -507,7 +507,7 @@ END
     expect_failure 73 "cannot create 'stored.npz': it is one of the inputs" "give the output another name"
 }
 
-@test "results are written as .npz and .safetensors, on one rank and on two, as numpy and the format have them" {
+@test "results are written as .npz and .safetensors, on one rank and on two, equal to numpy's and valid in the format" {
     need_numpy
     "$MPIMATMUL" gen A.safetensors:a --dims 300x200 --kind integer --seed 1
     "$MPIMATMUL" gen B.npz:b --dims 200x100 --kind integer --seed 2
@@ -537,7 +537,7 @@ END
     expect_only_files 2.npz A.safetensors B.npz C.npz D.npz E.safetensors F.safetensors axA_combined.safetensors
 }
 
-@test "outputs with tensors appear whole or not, and are no inputs" {
+@test "outputs with tensors appear complete or not at all, and cannot be inputs" {
     "$MPIMATMUL" gen A.npz:a --dims 3x3 --kind identity
     program mul A.npz A.npz -o A.npz:b
     expect_failure 73 "cannot create 'A.npz:b': it is one of the inputs" "give the output another name"
@@ -561,7 +561,7 @@ END
     expect_only_files A.npz
 }
 
-@test "programs take rows by whole numbers of a file, and save whole numbers as int32" {
+@test "programs take rows by whole numbers from a file, and save whole numbers as int32" {
     need_numpy
     cp "$data/model.safetensors" m.safetensors
     cat > p.py << 'END'
@@ -583,7 +583,7 @@ assert ids.dtype == np.int32 and (ids.ravel() == e["rows"]).all(), ids
 END
 }
 
-@test "convert writes all tensors of a file under their names, of one version, or names those that it leaves out" {
+@test "convert writes all tensors of one version of a file under their names, and lists those left out" {
     need_numpy
     cp "$data"/*.{gguf,pt,npz,safetensors} .
     for file in model.safetensors stored.npz deflated.npz torch.pt model.gguf blocks.gguf; do
@@ -614,7 +614,7 @@ for file, right in (("model.safetensors", expected()), ("stored.npz", expected()
             if file != "model.gguf" and name != "7.0":
                 assert tensors[name].dtype == array.dtype, (file, name, tensors[name].dtype)
 END
-    # The other way round nothing is lost, and a single tensor keeps its name, too.
+    # The opposite direction loses nothing, and a single tensor keeps its name, too.
     program convert torch.pt.all.npz back.safetensors
     expect_quiet_success
     "$MPIMATMUL" gen one.npz:a --dims 3x3 --kind identity
@@ -630,7 +630,7 @@ END
     expect_quiet_success
     [ "$("$MPIMATMUL" info half.safetensors | grep -c ' float16 ')" -eq 7 ]
 
-    # What goes to one matrix, or to a name, is one.
+    # A conversion to a single matrix, or to a name, takes one tensor.
     program convert stored.npz out.npy
     expect_failure 65 "'stored.npz' holds 11 tensors, expected one" \
         "name one as 'stored.npz:layer.0.weight'; mpimatmul info lists them"
@@ -663,7 +663,7 @@ END
     program convert two.gguf no.npz
     expect_failure 65 "'two.gguf' holds two tensors 'same'"
     [ ! -e no.npz ] && [ ! -e no.npz.part ]
-    # A tensor that cannot be read leaves nothing behind.
+    # An unreadable tensor leaves no output file.
     python << 'END'
 data = open("stored.npz", "rb").read()
 at = data.index(b"NUMPY") + 400      # an element of layer.0.weight
@@ -672,7 +672,7 @@ END
     program convert flipped.npz out.safetensors
     expect_failure 65 "cannot read 'flipped.npz:layer.0.weight': CRC error"
     [ ! -e out.safetensors ] && [ ! -e out.safetensors.part ] && [ ! -e out.npz ]
-    # A file that comes through a pipe is converted as the file is.
+    # A file from a pipe is converted like the file itself.
     # shellcheck disable=SC2002 # a pipe is meant
     cat model.gguf | "$MPIMATMUL" convert - - --format npz | cat > piped.npz
     python << 'END'
@@ -682,7 +682,7 @@ assert a.files == b.files and all((a[name] == b[name]).all() for name in a.files
 END
 }
 
-@test "a damaged member of a .npz is no tensor of another type" {
+@test "a damaged member of a .npz is not read as a tensor of another type" {
     need_numpy
     python <<'END'
 import numpy as np

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the files in tests/data hold, and a reader of .safetensors of its own: numpy, no code under test."""
+"""The contents of the files in tests/data, and a reader of .safetensors of its own: numpy, no code
+under test."""
 import json
 import struct
 
@@ -10,7 +11,7 @@ TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "F64": "<f8", "I32": "<i4", 
 
 
 def expected():
-    """Name -> array; whole numbers, so that products are exact, but for the float64."""
+    """Returns name -> array. Whole numbers, so that products are exact, except for the float64."""
     random = np.random.default_rng(11)
 
     def whole(dtype, *sizes):
@@ -32,7 +33,8 @@ def expected():
 
 
 def write_safetensors(path, header, data=b"", length=None):
-    """`header` as JSON or as text; `length` as the file says it."""
+    """Writes a .safetensors file with `header` as JSON or as text, and `length` as its stated
+    length."""
     text = (header if isinstance(header, str) else json.dumps(header)).encode()
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text) if length is None else length) + text + data)
@@ -54,7 +56,7 @@ def read_safetensors(path):
 
 
 def expected_torch():
-    """Name -> array of tests/data/torch.pt."""
+    """Returns name -> array of tests/data/torch.pt."""
     random = np.random.default_rng(12)
     base = np.arange(120, dtype="f4").reshape(12, 10) - 60
     kinds = ("f4", "f2", "f8", "i8", "i4", "i2", "i1", "u1")
@@ -69,7 +71,8 @@ def expected_torch():
 
 
 def expected_objects():
-    """Name -> array of tests/data/objects.pt and old_objects.pt, of what is read of them."""
+    """Returns name -> array of the readable contents of tests/data/objects.pt and old_objects.pt.
+    """
     a = np.arange(6, dtype="f8").reshape(2, 3) - 2.5
     return {"model.0.weight": np.arange(6, dtype="f4").reshape(2, 3), "model.0.bias": np.array([1, 2], "f4"),
             "model.1.running_var": np.ones(2, "f4"), "args.t": np.array([1, 2, 3], "f4"), "array": a, "fortran": a,
@@ -78,15 +81,17 @@ def expected_objects():
 
 
 def gguf_values():
-    """What tests/data/model.gguf is made of: numbers that every type of it holds as they are, and a stack."""
+    """Returns the contents of tests/data/model.gguf: numbers that every type there holds exactly,
+    and a stack."""
     random = np.random.default_rng(13)
     a = random.integers(-8, 8, (3, 64)).astype("f4")
-    a[:, ::32] = -8     # the factor of Q4_0 is 1
+    a[:, ::32] = -8  # the factor of Q4_0 is 1
     return a, random.integers(-4, 5, (2, 3, 5)).astype("f4")
 
 
 def expected_gguf():
-    """Name -> array of tests/data/model.gguf, behind blk.0. Q8_0 by the format's description: a factor in float16."""
+    """Returns name -> array of tests/data/model.gguf, behind blk.0. Q8_0 follows the format's
+    description: a factor in float16."""
     a, stack = gguf_values()
     blocks = a.reshape(3, 2, 32)
     factor = np.abs(blocks).max(axis=2, keepdims=True) / np.float32(127)
@@ -100,12 +105,13 @@ GGUF_PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "
 
 
 def same_bits(a, b):
-    """Arrays of float32, of whose NaN no more is asked than that they are NaN."""
+    """Returns the arrays as float32 with all NaN alike: tests require no particular NaN."""
     return a.shape == b.shape and bool(((a.view("u4") == b.view("u4")) | (np.isnan(a) & np.isnan(b))).all())
 
 
 def write_gguf(path, tensors=(), values=b"", value_count=0, version=3, count=None, data=bytes(256)):
-    """`tensors` as (name, sizes in the file's order, number of the type, offset); `values` as bytes of the file."""
+    """Writes a GGUF file of `tensors`, (name, sizes in the file's order, number of the type,
+    offset), and `values`, its bytes."""
     head = struct.pack("<4sIQQ", b"GGUF", version, len(tensors) if count is None else count, value_count) + values
     for name, sizes, kind, offset in tensors:
         head += struct.pack("<Q", len(name)) + name.encode()

@@ -1,16 +1,16 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Numbers as text: tables (.csv, .tsv) that numpy has written, and Matrix Market files by hand; what is written against
-# numpy; what is refused, with its place.
+# Numbers as text: tables (.csv, .tsv) that numpy has written, and Matrix Market files made by hand;
+# written tables compared with numpy; refusals with their place.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-# skipped FILE: the notice of a header.
+# skipped FILE: the notice about a skipped header.
 skipped() {
     echo "mpimatmul: notice: the first line of '$1' is a header and was skipped"
 }
 
-@test "tables that numpy.savetxt has written" {
+@test "tables of numpy.savetxt are read" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -45,7 +45,7 @@ END
     expect_line "tsv     31 x 17  float64  $(stat -c %s tab.tsv)  tab.tsv"
 }
 
-@test "tables that are written are what numpy reads, and the same when they are read again" {
+@test "numpy reads written tables, and they are the same when read again" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -84,7 +84,7 @@ END
     cmp out.csv f4.csv
 }
 
-@test "tables are operands: mul, run, on one rank and on two, and the result has their format" {
+@test "tables are operands of mul and run on one rank and on two, and the result has their format" {
     "$MPIMATMUL" gen A.npy --dims 31x17 --kind integer --seed 1
     "$MPIMATMUL" gen B.npy --dims 17x13 --kind integer --seed 2
     "$MPIMATMUL" convert A.npy A.csv
@@ -126,7 +126,7 @@ refused() {
     expect_status 65
 }
 
-@test "what is no number is refused with its line and column" {
+@test "text that is not a number is refused with its line and column" {
     first="a first line is a header if each cell begins with a letter or is text in quotes"
     missing="--missing nan reads empty cells, NA and N/A as NaN"
     refused 'a,b\n1,2\n3,x\n' "line 3 of 't.csv': column 2 is 'x', expected a number"
@@ -163,7 +163,7 @@ refused() {
     expect_only_files A.npy out.csv t.csv
 }
 
-@test "numbers in every form are no header: beyond float64, with D, nan and inf" {
+@test "numbers in every form do not count as a header: beyond float64, with D, nan and inf" {
     need_numpy
     printf '1e400,-1e400\n1e-400,-1D-400\n1d5,-2.5D+03\nnan,-inf\n+Infinity,NaN\n' > t.csv
     printf 'nan,inf\n1,2\n' > words.csv
@@ -182,12 +182,12 @@ def expect(name, rows):
     assert (np.signbit(found) == np.signbit(np.array(rows))).all(), found
 expect("t.csv", [[inf, -inf], [0., -0.], [1e5, -2500], [nan, -inf], [inf, nan]])
 expect("words.csv", [[nan, inf], [1, 2]])
-expect("t.mtx", [[inf], [0.], [250]])  # entries are added up from 0, and 0 + -0 is 0
+expect("t.mtx", [[inf], [0.], [250]])  # entries are added to 0, and 0 + -0 is 0
 expect("comment.csv", [[1, 2]])
 END
 }
 
-@test "a header is named by every command, and by info" {
+@test "a skipped header is named by every command, and by info" {
     need_numpy
     printf 'a,"1 b"\n1,2\n3,4\n' > h.csv
     printf '1,2\n3,4\n' > n.csv
@@ -214,7 +214,7 @@ save("o.npy", load("h.csv"))' > a.py
     [[ "$("$MPIMATMUL" info --json n.csv)" == *'"header": false'* ]]
 }
 
-@test "no room for the elements of a table" {
+@test "a table too large for the memory is refused" {
     "$MPIMATMUL" gen A.csv --dims 30x30 --seed 1
     mkdir small
     unshare --mount true 2> /dev/null || skip "namespaces are not permitted"
@@ -237,7 +237,7 @@ sys.exit(f"{peak} KiB" if peak > 32 << 10 else 0)' "$MPIMATMUL" convert A.csv ou
     expect_status 0
 }
 
-@test "Matrix Market files, by the format's description" {
+@test "Matrix Market files are read by the format's description" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -296,14 +296,14 @@ END
     expect_quiet_success
 }
 
-# mtx_refused TEXT LINE [HINT]: of a file m.mtx whose first line is so, behind %%MatrixMarket matrix.
+# mtx_refused TEXT LINE [HINT]: of a file m.mtx with this first line, behind %%MatrixMarket matrix.
 mtx_refused() {
     printf '%b' "%%MatrixMarket matrix $1" > m.mtx
     program info m.mtx
     expect_failure 65 "${@:2}"
 }
 
-@test "Matrix Market files that are refused" {
+@test "invalid Matrix Market files are refused" {
     complex="'m.mtx' holds complex numbers, which are not read"
     parts="save the real and the imaginary part as two matrices: x.real and x.imag"
     mtx_refused 'coordinate complex general\n1 1 1\n1 1 1 0\n' "$complex" "$parts"
@@ -352,7 +352,7 @@ mtx_refused() {
         "line 3 of 'm.mtx': entry (2, 2) is not in the lower triangle"
 }
 
-@test "the ending of a name decides how a first line is refused that is not as it should be" {
+@test "the ending of a name decides the refusal of an invalid first line" {
     printf '%%MatrixMarket matrix array real general\n1 2\n1\n2\n' > single.mtx
     program info single.mtx
     expect_failure 65 "line 1 of 'single.mtx': expected %%MatrixMarket, found '%MatrixMarket'"
@@ -369,7 +369,7 @@ mtx_refused() {
     program info words.txt
     expect_failure 65 "'words.txt' is a text file, which is not read yet" \
         "if it holds numbers, in Python: numpy.save('words.npy', numpy.loadtxt('words.txt', dtype='float32'))"
-    # What is a Matrix Market file is one under any name.
+    # A Matrix Market file is recognised under any name.
     printf '%%%%MatrixMarket matrix array real general\n1 2\n1\n2\n' > array.csv
     program convert array.csv - --format csv -q
     [ "$status $output" = "0 1,2" ]
@@ -397,7 +397,7 @@ mtx_refused() {
     done
 }
 
-@test "missing cells: refused with a hint, and NaN with --missing nan, in every command that reads a table" {
+@test "missing cells are refused with a hint, or read as NaN with --missing nan, in every command that reads a table" {
     need_numpy
     printf 'a,b,c\n1,NA,\n3,n/a,4\n' > na.csv
     printf ',b\nNA,2\n' > head.csv
@@ -455,7 +455,7 @@ END
     [ "$status" -eq 64 ]
 }
 
-@test "a decimal comma is refused with a hint that says so" {
+@test "a decimal comma is refused with a hint that names it" {
     hint="numbers have a decimal comma there, expected a point: tr , ."
     for text in '1,5;2,5\n' '1,5\t2\n' 'x;y\n1,5;2\n' '-1,5e3\t2\n'; do
         printf '%b' "$text" > d.csv

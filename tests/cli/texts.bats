@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats and the helper
-# Words, numbers and formats of programs: as CPython has them.
+# Strings, numbers and formats of programs: the results are CPython's.
 
 load helper
 
-@test "a text that prints words alone runs, on ranks, too, and leaves nothing to check" {
+@test "a text that only prints strings runs, also on ranks, with nothing to verify" {
     script 'print("hello")
 for name in ("a", "b"):
     print(f"{name}:", 3, 0.5)
@@ -24,7 +24,7 @@ assert [p["text"] for p in json.loads(sys.argv[1])["printed"]] == ["hello", "a: 
     expect_failure 65 'e.py: nothing in it makes or reads a matrix'
 }
 
-@test "formats of 600 random numbers and strings are what CPython gives" {
+@test "formats of 600 random numbers and strings equal CPython's" {
     py - << 'END'
 import random
 draw = random.Random(5)
@@ -51,7 +51,7 @@ END
     diff expected - <<< "$output"
 }
 
-@test "formats of numbers that are computed, in lines and names of files, on any ranks" {
+@test "formats of computed numbers, in lines and file names, equal CPython's on any ranks" {
     need_numpy
     script 'x = generate((6, 4), kind="integer", seed=3) / 8
 loss, k = mean(x * x), argmax(x[:1])
@@ -76,7 +76,7 @@ print(f"{x[2:3, 1:2]:8.3f}" f"{7:>5}")'
     grep -q '"text": "0.375    7"' <<< "$output"
 }
 
-@test "formats that do not fit are refused with their place" {
+@test "invalid formats are refused with their place" {
     local hint='{x:.3f}, {x:.2e}, {n:04d}, {x:>10.3f}'
     local head='x = ones((2, 3))
 n = 7
@@ -95,7 +95,7 @@ print(f"a '
     fails '{n=}' '13: {x=} is not in this part of Python'
 }
 
-@test "functions of numbers that are known are Python's, and of matrices numpy's" {
+@test "functions of known numbers are Python's, and those of matrices numpy's" {
     script 'n, x, name = 7, -2.5, "w\303\244"
 print(max(3, 4), min(3, 4, 2.5, 1), max((1, 5, 2)), max(3, 3.0), max(3.0, 3), min(True, 2), max(n, -x, 0.5))
 print(abs(-3), abs(x), abs(True), round(2.5), round(3.5), round(-0.5), round(x), round(7), round(True))
@@ -123,7 +123,7 @@ print(max(x, -1), min(x, axis=0), max(x, axis=-1, keepdims=False))'
     diff expected <(sed -E 's/, (file|replicate|partial|rows|cols|grid)[^;]*;/;/g' <<< "$output")
 }
 
-@test "functions of numbers refuse what Python does, and matrices, with their place" {
+@test "functions of numbers refuse matrices, and the arguments that Python refuses, with their place" {
     local rounds='x // 1 rounds down; print(f"{x:.3f}") prints an element rounded'
     fails() {
         script "x = ones((2, 3))

@@ -1,11 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Jobs as `top` shows them: listed while they run, with all ranks, in JSON of its schema, on a terminal; what a killed
-# job leaves; folders that are not the user's alone.
+# Jobs in `top`: listed while they run, with all ranks, in JSON of its schema, on a terminal;
+# leftovers of a killed job; untrusted folders.
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
 load helper
 
-# A folder of this test's own for what jobs say; its path is short, as that of a terminal's socket has to be.
+# A folder of this test's own for the jobs' files. Its path is short because a terminal's socket
+# lies there, too.
 setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
     mkdir -m 700 run
@@ -19,7 +20,8 @@ teardown() {
     [ -z "${jobs:-}" ] || kill "${jobs[@]}" 2> /dev/null || true
 }
 
-# job COMMAND...: in the background, from where its file is there; sets id, its first process.
+# job COMMAND...: starts a job in the background and waits for its file. Sets id, the job's first
+# process.
 job() {
     local before after
     before=$(ls run/mpimatmul 2> /dev/null || true)
@@ -35,7 +37,8 @@ job() {
     return 1
 }
 
-# A loop of 60 turns, a twentieth of a second each at least, that prints its number and a loss of 10 / (1 + turn).
+# A loop of 60 turns, each at least a twentieth of a second, that prints its number and a loss of 10
+# / (1 + turn).
 write_loop() {
     cat > loop.py << 'END'
 x = generate((64, 64), seed=1)
@@ -52,7 +55,8 @@ END
 }
 loop=(run loop.py --device faulty:delay=20ms:cpu --quiet)
 
-# look EXPRESSION...: each is true of the job `id` as `j` within some seconds, all of them at once; prints the job.
+# look EXPRESSION...: within some seconds each is true of the job `id` as `j`, all at once. Prints
+# the job.
 look() {
     "$MPIMATMUL" top --once --json > all.json || return 1
     for ((i = 0; i < 60; i++)); do
@@ -81,7 +85,7 @@ for name in sys.argv[2:]:
 END
 }
 
-# The program where no other job of this user can be seen.
+# The program in a namespace where no other job of this user is visible.
 alone() {
     local folder user=()
     folder=/tmp/mpimatmul-$(id -u)
@@ -93,7 +97,7 @@ alone() {
         "$MPIMATMUL" "$@" < /dev/null
 }
 
-@test "no job: its line and 0; in JSON none" {
+@test "without a job top prints a line and ends with 0, and JSON has an empty list" {
     alone top --once
     expect_quiet_success
     [ "$output" = "no job of yours is under way on this machine" ] || { show; return 1; }
@@ -105,7 +109,7 @@ assert json.load(open("none.json")) == {"schema": "mpimatmul-top", "schema_versi
     check_schema none.json
 }
 
-@test "a loop: its turns, windows, numbers and curve, and every rank" {
+@test "a loop shows its turns, windows, numbers and curve, and every rank" {
     need_numpy
     write_loop
     job "${launch[@]}" -n 2 "$MPIMATMUL" "${loop[@]}"
@@ -125,7 +129,7 @@ numbers = {n["name"]: n["value"] for n in j["numbers"]}
 assert list(numbers) == ["none + i", "loss"], numbers
 turn = numbers["none + i"]
 assert j["loop"]["at"] - 1 <= turn <= j["loop"]["at"], (turn, j["loop"])
-# The curve is that of the loss, whatever was printed before.
+# The curve is that of the loss, whichever number was printed before.
 assert j["curve"]["name"] == "loss", j["curve"]
 points = j["curve"]["points"]
 assert [x for x, _ in points] == list(range(len(points))) and len(points) >= turn, points
@@ -138,10 +142,11 @@ END
     [ ! -s err.0 ] || { cat err.0; return 1; }
 }
 
-@test "a product: all ranks' progress counts, and the table has them" {
+@test "a product shows progress over all ranks, and the table lists them" {
     "$MPIMATMUL" gen A.bin --dims 16x75x200 --kind integer --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 200x300 --kind integer --seed 2 --quiet
-    # Each rank computes half of the matrices, in parts that others may claim, and is late with each of them.
+    # Each rank computes half of the matrices, in parts that others may steal, and is late with each
+    # of them.
     local common=("$MPIMATMUL" mul A.bin B.bin -o C.bin --weights equal --tail 0.6 --quiet)
     job "${launch[@]}" -n 1 "${common[@]}" --device faulty:delay=1s:cpu : \
         -n 1 "${common[@]}" --device faulty:delay=1300ms:cpu
@@ -160,7 +165,7 @@ END
     [ "${#lines[@]}" -eq 5 ]
 }
 
-@test "a script of Python: its ranks, and the turns of its outermost loop" {
+@test "a Python script shows its ranks and the turns of its outermost loop" {
     "$PYTHON" -c 'import numpy' 2> /dev/null || skip "numpy is not installed"
     cat > s.py << 'END'
 import numpy as np
@@ -182,7 +187,7 @@ END
     [ ! -s err.0 ]
 }
 
-@test "a training in Python: its steps, and the numbers that it reads by their names" {
+@test "a training in Python shows its steps and the numbers that it reads, by name" {
     "$PYTHON" -c 'import numpy' 2> /dev/null || skip "numpy is not installed"
     cat > fit.py << 'END'
 import numpy as np
@@ -212,7 +217,7 @@ END
     [ ! -s err.0 ] || { cat err.0; return 1; }
 }
 
-@test "several jobs are listed, the longest first, and one of them alone" {
+@test "several jobs are listed, the longest-running first, and a single one can be chosen" {
     write_loop
     job "$MPIMATMUL" "${loop[@]}"
     local first=$id
@@ -239,13 +244,13 @@ expect_files() {
 notes.json" ] || { ls run/mpimatmul; return 1; }
 }
 
-@test "what a killed job has left is not listed, and goes" {
+@test "the leftover file of a killed job is not listed, and is removed" {
     write_loop
     job "$MPIMATMUL" "${loop[@]}"
     kill -KILL "${jobs[0]}"
     wait "${jobs[0]}" || true
     [ -e "run/mpimatmul/$id.json" ]
-    # A process that is there, but began at another time; what is no job's stays.
+    # A process that exists but began at another time. Files that belong to no job stay.
     sed -e "s/\"pid\":[0-9]*/\"pid\":$$/" -e 's/"started":[0-9]*/"started":1/' "run/mpimatmul/$id.json" \
         > "run/mpimatmul/$$.json"
     cp "run/mpimatmul/$id.json" "run/mpimatmul/$id.json.new"
@@ -255,7 +260,7 @@ notes.json" ] || { ls run/mpimatmul; return 1; }
     python "$id" $$ <<< 'import json, sys
 assert not [j for j in json.load(open("all.json"))["jobs"] if j["id"] in sys.argv[1:]]'
     expect_files
-    # A job does the same as `top`.
+    # The start of a job removes leftovers as `top` does.
     job "$MPIMATMUL" "${loop[@]}"
     kill -KILL "${jobs[1]}"
     wait "${jobs[1]}" || true
@@ -266,7 +271,7 @@ assert not [j for j in json.load(open("all.json"))["jobs"] if j["id"] in sys.arg
     [ ! -e "run/mpimatmul/$left.json" ]
 }
 
-@test "a folder that is not the user's alone is refused, and a job says nothing there" {
+@test "a folder that others may use is refused, and a job writes nothing there" {
     local folder=$PWD/run/mpimatmul
     write_loop
     mkdir -m 755 "$folder"
@@ -286,7 +291,7 @@ assert not [j for j in json.load(open("all.json"))["jobs"] if j["id"] in sys.arg
     ln -s "$PWD" "$folder"
     program top --once --json
     expect_failure 73 "'$folder' is not a folder: not used for jobs"
-    # One that is no user's own is not taken for XDG_RUNTIME_DIR at all.
+    # A folder of another user is not accepted as XDG_RUNTIME_DIR at all.
     rm "$folder"
     chmod 755 run
     alone top --once
@@ -294,7 +299,7 @@ assert not [j for j in json.load(open("all.json"))["jobs"] if j["id"] in sys.arg
     [ ! -e "$folder" ]
 }
 
-@test "what top refuses" {
+@test "top refuses invalid uses" {
     program top
     expect_failure 64 "top: standard input and output are no terminal" "--once prints a table, --once --json JSON"
     program top --json
@@ -309,14 +314,15 @@ need_terminal() {
     command -v tmux > /dev/null || skip "tmux is not installed"
 }
 
-# terminal COLUMNS ROWS LOCALE: a shell in a terminal of that size, in which `top` runs; its exit code is in `code`.
+# terminal COLUMNS ROWS LOCALE: starts a shell in a terminal of that size, in which `top` runs. Its
+# exit code is in `code`.
 terminal() {
     need_terminal
     tmux -L top -f /dev/null new-session -d -x "$1" -y "$2" \
         "LC_ALL=$3 TERM=screen '$MPIMATMUL' top $id 2> err; echo \$? > code; exec sleep 100"
 }
 
-# sees PATTERN: what stands on the terminal has it within some seconds. Sets screen.
+# sees PATTERN: within some seconds the terminal shows it. Sets screen.
 sees() {
     for ((i = 0; i < 60; i++)); do
         screen=$(tmux -L top capture-pane -p)
@@ -327,7 +333,8 @@ sees() {
     return 1
 }
 
-# Lines and columns of what stands there: no more than the terminal has, and its last line is that of the keys.
+# The lines and columns on the screen: no more than the terminal has, with the keys in the last
+# line.
 expect_size() {
     local columns
     columns=$(LC_ALL=C.UTF-8 wc -L <<< "$screen")
@@ -338,7 +345,7 @@ expect_size() {
     fi
 }
 
-@test "80 x 24, resized while it is shown; q leaves, and the job goes on" {
+@test "on 80 x 24, resized meanwhile, q leaves top and the job continues" {
     write_loop
     job "${launch[@]}" -n 3 "$MPIMATMUL" "${loop[@]}"
     look 'j["loop"] and j["loop"]["at"] >= 3' 'len(j["numbers"]) == 2' 'j["ranks"][2]["memory_bytes"]'
@@ -372,18 +379,18 @@ expect_size() {
     for ((i = 0; i < 50; i++)); do [ ! -s code ] || break; sleep 0.1; done
     [ "$(cat code)" = 0 ]
     [ ! -s err ]
-    look 'j["loop"]["at"] < 59' # it goes on
+    look 'j["loop"]["at"] < 59'  # it continues
     wait "${jobs[0]}"
     [ "$(wc -l < out.0)" -eq 120 ]
     [ ! -s err.0 ]
 }
 
-@test "a job that ends stays on the screen; a plain terminal; Ctrl-C ends with 75" {
+@test "a finished job stays on the screen, also on a plain terminal, and Ctrl-C ends with 75" {
     write_loop
     job "$MPIMATMUL" run loop.py --device faulty:delay=20ms:cpu --quiet
     look 'j["loop"] and j["loop"]["at"] >= 3'
     terminal 80 24 C
-    sees '^ \*+' # the curve
+    sees '^ \*+'  # the curve
     expect_size 80 24
     wait "${jobs[0]}"
     sees "^job $id has ended: mpimatmul run loop"
@@ -394,9 +401,9 @@ expect_size() {
     [ "$(cat err)" = "mpimatmul: stopped by SIGINT" ]
 }
 
-@test "no job yet: it waits for one; Ctrl-C while it waits ends with 75" {
+@test "without a job top waits for one, and Ctrl-C ends the wait with 75" {
     need_terminal
-    alone --version # skips where no folder can be hidden
+    alone --version  # skips if no folder can be hidden
     local hidden own
     hidden="mount --bind empty '/tmp/mpimatmul-$(id -u)' && exec env LC_ALL=C TERM=screen '$MPIMATMUL' top"
     [ "$(id -u)" -eq 0 ] || own=--map-current-user
@@ -416,7 +423,7 @@ expect_size() {
     [ "$(cat code.2)" = 0 ]
 }
 
-@test "tab turns to the next job; a terminal that nobody knows" {
+@test "tab turns to the next job, and a terminal of unknown type is refused" {
     write_loop
     job "$MPIMATMUL" "${loop[@]}"
     local first=$id
@@ -425,7 +432,7 @@ expect_size() {
     job "$MPIMATMUL" run other.py --device faulty:delay=20ms:cpu --quiet
     terminal 80 24 C
     sees "^job $id: mpimatmul run other.py"
-    for ((i = 0; i < 20; i++)); do # others of this user may be in between
+    for ((i = 0; i < 20; i++)); do  # other jobs of this user may be in between
         tmux -L top send-keys Tab
         sleep 0.2
         ! tmux -L top capture-pane -p | grep -q "^job $first: mpimatmul run loop.py" || break

@@ -1,13 +1,14 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# PyTorch files: one that torch has written (tests/data/make_torch.py), and what Python's own pickle and zipfile write
-# (torchfile.py). Every tensor against numpy; what is refused, and that nothing runs.
+# PyTorch files: one written by torch (tests/data/make_torch.py), and others by Python's own pickle
+# and zipfile (torchfile.py). Every tensor is compared with numpy. Invalid files are refused, and no
+# code in them runs.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
 data=$BATS_TEST_DIRNAME/../data
 
-# has FILE TENSORS [SKIPPED]: info lists so many tensors, and says that of objects
+# has FILE TENSORS [SKIPPED]: info lists so many tensors and this line about objects.
 has() {
     program info "$1"
     expect_quiet_success
@@ -16,7 +17,7 @@ has() {
     [ -n "${3-}" ] || [[ "$output" != *skipped* ]]
 }
 
-@test "what torch.save has written: state dicts, nested dicts, lists, views of one storage, every type" {
+@test "files of torch.save are read: state dicts, nested dicts, lists, views of one storage, every type" {
     need_numpy
     cp "$data/torch.pt" m.pth
     program info m.pth
@@ -63,7 +64,7 @@ END
     cmp t.npy views.2.npy
 }
 
-@test "archives that are deflated or big-endian, unsigned types, one tensor alone, parameters" {
+@test "archives may be deflated or big-endian, with unsigned types, a single tensor, parameters" {
     need_numpy
     python << 'END'
 import zipfile
@@ -103,7 +104,7 @@ refused() {
     expect_failure 65 "${@:2}"
 }
 
-@test "a pickle that would execute something executes nothing, and info names what it would have called" {
+@test "a pickle with code to execute executes nothing, and info names the function it would have called" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -138,7 +139,7 @@ END
     [ ! -e "done" ]
 }
 
-@test "a checkpoint of torch with modules, arrays and objects, in the zip and in the older form" {
+@test "a checkpoint of torch with modules, arrays and objects is read, in the zip and in the older form" {
     need_numpy
     cp "$data/objects.pt" "$data/old_objects.pt" .
     skipped="1 numpy.core.multiarray.scalar, 1 pathlib.PosixPath, 1 torch.device"
@@ -170,7 +171,7 @@ END
     done
 }
 
-@test "pickles of protocol 2 to 5: arrays in either order, of either byte order, views, objects that hold each other" {
+@test "pickles of protocol 2 to 5 are read: arrays in either order, of either byte order, views, objects with cycles" {
     need_numpy
     python << 'END'
 import argparse
@@ -210,7 +211,7 @@ END
     [ "$(grep -c . <<< "$output")" -eq 16 ]
 }
 
-@test "tensors that no address can name, and arrays of records, are left out by name, the others are read" {
+@test "tensors that no address can name, and arrays of records, are left out by name, and the others are read" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -249,7 +250,7 @@ END
     refused names.pt:nul "tensor 'nul' of 'names.pt' holds elements of type '(no valid name)', which is not read"
 }
 
-@test "the older form, and files that are not valid" {
+@test "the older form is read, and invalid files are refused" {
     need_numpy
     cp "$data/old.pt" .
     program convert old.pt out.npy
@@ -304,7 +305,7 @@ END
     refused nine.pt "'nine.pt' $no its pickle has a tensor of more than 8 dimensions"
     refused back.pt "'back.pt' $no its pickle has a tensor whose sizes are no whole numbers"
     refused cut.pt "'cut.pt' $no its pickle ends too early"
-    program info self.pt # a list of itself
+    program info self.pt  # a list of itself
     expect_line "self.pt: pt, 0 tensors, 247 bytes"
     refused bomb.pt "'bomb.pt' $no its pickle has values that hold each other too deeply"
     refused memo.pt "'memo.pt' $no its pickle takes a value that it has not numbered"

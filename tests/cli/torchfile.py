@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Files as torch.save writes them, with Python's own zipfile and pickle: modules that are called as torch's are, with
-nothing in them but names."""
+"""Writes files in the form of torch.save with Python's own zipfile and pickle. The modules here
+have torch's names and contain nothing but names."""
 import io
 import pickle
 import sys
@@ -22,7 +22,7 @@ def _named(module, name):
 
 
 class _Called:
-    """Pickled as a call of module.name."""
+    """An object pickled as a call of module.name."""
 
     def __init__(self, module, name, *arguments):
         self.call = getattr(sys.modules[module], name, None) or _named(module, name), arguments
@@ -55,7 +55,7 @@ def storage(array):
 
 
 def tensor(of, sizes, strides=None, first=0, *more):
-    """Of a storage, or of an array as it lies."""
+    """A tensor of a storage, or of an array in its own layout."""
     if strides is None:
         strides = [1] * len(sizes)
         for d in range(len(sizes) - 2, -1, -1):
@@ -65,7 +65,7 @@ def tensor(of, sizes, strides=None, first=0, *more):
 
 
 def tensor_v3(array, name):
-    """Of a type that has no storage of its own."""
+    """An array of a type that has no storage of its own."""
     of = _Storage("UntypedStorage", array)
     strides = tuple(s // array.itemsize for s in array.strides)
     kind = getattr(sys.modules["torch"], name, None) or _named("torch", name)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# mul --trace: who did what when, as a viewer of Chrome traces reads it. No test looks at how long anything took.
+# mul --trace: the lanes and spans that a viewer of Chrome traces shows. No test checks a duration.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -10,7 +10,7 @@ setup() {
     "$MPIMATMUL" gen B.bin --dims 203x147 --kind integer --seed 2
 }
 
-# Python from stdin, after a look at trace.json that every trace has to stand.
+# Runs Python from stdin, after the checks that every trace must pass.
 look() {
     { printf 'from traces import *\nlanes, report = check("trace.json", "report.json")\n' && cat; } | python
 }
@@ -35,7 +35,7 @@ END
     expect_status 0
 }
 
-@test "without the check a trace has none, and no file is there that nobody asked for" {
+@test "without the check a trace has no check spans, and without --trace there is no trace file" {
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --verify off --trace trace.json --report report.json
     expect_status 0
     look <<< 'assert not any("check" in names(lanes[rank]["device"]) for rank in (0, 1))'
@@ -45,7 +45,7 @@ END
     [ ! -e trace.json ]
 }
 
-@test "what goes to a device and comes back has a lane of its own, with its bytes" {
+@test "uploads and downloads of a device have a lane of their own, with their bytes" {
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
     program mul A.bin B.bin -o C.bin --device 0:0 --device-memory 300KiB --trace trace.json --report report.json
     expect_status 0
@@ -61,7 +61,7 @@ assert all(multiply["ts"] <= e["ts"] and e["ts"] + e["dur"] <= multiply["ts"] + 
 END
 }
 
-@test "a trace that cannot be written is known before the work" {
+@test "an unwritable trace is refused before the work" {
     ranks 2 mul A.bin B.bin -o D.bin --trace no/trace.json
     expect_failure 73 "cannot write the trace to 'no/trace.json': No such file or directory"
     mkdir folder
@@ -79,7 +79,7 @@ END
     "$MPIMATMUL" verify A.bin B.bin D.bin --quiet
 }
 
-@test "a run that fails leaves the trace of the one before" {
+@test "a run that fails leaves the trace of the run before" {
     echo before > trace.json
     ranks 2 mul A.bin B.bin -o C.bin --device faulty:fail=1:cpu --no-fallback --trace trace.json --quiet
     expect_status 69

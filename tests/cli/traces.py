@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Looks at a Chrome trace as a viewer does: traces.check(file, report) gives {rank: {lane: [events]}}."""
+"""Checks a Chrome trace as a viewer reads it: traces.check(file, report) gives {rank: {lane:
+[events]}}."""
 import json
 
 
 def load(path):
-    """{rank: {lane: events in the order of the file}}."""
+    """Returns {rank: {lane: events in the order of the file}}."""
     events = json.load(open(path))["traceEvents"]
     lanes = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     found = {e["pid"]: {} for e in events if e["name"] == "process_name"}
@@ -16,7 +17,7 @@ def load(path):
 
 
 def check_lane(lane):
-    """Events of a lane are in order, and each lies beside the others or within one."""
+    """Asserts that events of a lane are in order, and each lies beside the others or within one."""
     around = []
     for event in lane:
         begin, end = event["ts"], event["ts"] + event["dur"]
@@ -28,7 +29,8 @@ def check_lane(lane):
 
 
 def check(path, report):
-    """What holds of every trace; times are inside the run, of which the report says how long it was."""
+    """Asserts the properties of every trace. Times lie inside the run, with the report's duration.
+    """
     report, found = json.load(open(report)), load(path)
     assert list(found) == list(range(len(report["ranks"])))
     for rank, lanes in found.items():

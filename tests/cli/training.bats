@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output, lines and launch are set by bats and the helper
-# What a model learns with: optimisers, rates, texts of tokens and batches of them, against the reference.
+# Building blocks of training: optimisers, rates, texts of tokens and batches of them, compared with
+# the reference.
 
 load helper
 
@@ -9,8 +10,9 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
 }
 
-# as_reference TOLERANCE WORD...: a program, NAME=VALUE and options; every file it saves is the reference's but for
-# TOLERANCE of the largest element, and what it prints on root is what the reference prints, or nearly.
+# as_reference TOLERANCE WORD...: runs a program with NAME=VALUE and options. Every saved file
+# equals the reference's to TOLERANCE of the largest element, and so do root's printed lines,
+# nearly.
 as_reference() {
     local tolerance=$1 program=$2 words=() options=()
     shift 2
@@ -67,8 +69,9 @@ for x, y in zip(mine, theirs):
     as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${one[@]}"
 }
 
-# Each turn appends the likeliest token and forgets the first one: windows of one prompt keep their axis.
-@test "one prompt, and several ones, go on token by token as the reference has them" {
+# Each turn appends the likeliest token and drops the first one. Windows of one prompt keep their
+# axis.
+@test "one prompt, and several, are continued token by token as by the reference" {
     need_numpy
     local ranks=() prompts one=("$PWD/e.py" "corpus=$PWD/book.txt")
     head -c 20000 /usr/share/common-licenses/GPL-3 > book.txt
@@ -104,7 +107,8 @@ END
     done
 }
 
-# everywhere PROGRAM NAME=VALUE...: of bench/programs, as the reference has it, on one rank and on three.
+# everywhere PROGRAM NAME=VALUE...: a program of bench/programs gives the reference's results on one
+# rank and on three.
 everywhere() {
     local ranks=() program=$REPO/bench/programs/$1.py
     shift
@@ -113,7 +117,7 @@ everywhere() {
     as_reference 1e-4 "$program" "$@" --weights 1,3,2
 }
 
-@test "digits are learned as the reference learns them, and most that were held back are read" {
+@test "digits are learned as by the reference, and most held-back digits are recognised" {
     need_numpy
     py "$REPO/bench/programs/digits_data.py" 300
     mkdir given
@@ -123,7 +127,7 @@ everywhere() {
     awk 'END {exit !($NF > 0.9)}' printed
 }
 
-@test "regression finds the weights, and k-means the centres, that the reference finds" {
+@test "regression finds the reference's weights, and k-means its centres" {
     need_numpy
     everywhere regression rows=900 inputs=7 outputs=3 turns=60 every=20
     awk 'END {exit !($NF < 0.05)}' printed
@@ -131,8 +135,8 @@ everywhere() {
     everywhere kmeans points=360 size=5 k=4 turns=9 every=3
 }
 
-# optimiser BEGIN TURN COUNT: two parameters of a model of one layer learn by it for 30 turns, in float64; COUNT: what
-# its state is of.
+# optimiser BEGIN TURN COUNT: two parameters of a one-layer model learn for 30 turns in float64.
+# COUNT is the number of arrays in the state.
 optimiser() {
     script 'one = ""
 x = generate((64, 10), kind="normal", seed=1) * load(one)
@@ -162,7 +166,7 @@ for i in range('"$3"'):
                   betas=(0.8, 0.95), eps=1e-6, decay=0.1)' 3
 }
 
-@test "sgd: plain, with momentum, Nesterov's, and with decay; rates by turn" {
+@test "sgd works plain, with momentum, with Nesterov's, and with decay, and rates change by turn" {
     need_numpy
     optimiser 'state = sgd_state(parameters)' 'state = sgd(state, g, rate=linear_schedule(step, 4, 20, 0.5, 0.05))' 2
     optimiser 'state = sgd_state(parameters)' 'state = sgd(state, g, rate=0.1, momentum=0.9)' 2
@@ -171,7 +175,7 @@ for i in range('"$3"'):
     optimiser 'state = sgd_state(parameters)' 'state = sgd(state, clip_grad_norm(g, 100), rate=0.1, decay=0.1)' 2
 }
 
-@test "batches are chosen by seed and turn alone: of characters, bytes, 16 bit tokens and tables" {
+@test "seed and turn alone decide the batches: of characters, bytes, 16-bit tokens and tables" {
     need_numpy
     local ranks=()
     py -c '
@@ -222,7 +226,7 @@ save("w.npy", state[0][0])
 save("m.npy", state[1][0])'
 }
 
-@test "a run goes on from a checkpoint to the same bits, whoever wrote it, and as the reference does" {
+@test "a run continues from any checkpoint to the same bits, and like the reference" {
     need_numpy
     learner
     for count in 1 2 3; do
@@ -239,7 +243,8 @@ save("m.npy", state[1][0])'
         cmp w.npy whole.npy && cmp m.npy whole_m.npy
         "$MPIMATMUL" info c.safetensors | grep -q "0.1.0"
     done
-    cp four.safetensors c.safetensors # float32 goes a long way: that of the one is the other's
+    # float32 differs over many turns: one state is given to the other
+    cp four.safetensors c.safetensors
     py "$REPO/tests/reference.py" e.py turns=14 > printed
     grep -qx "from 4" printed
     py -c '
@@ -254,12 +259,12 @@ import numpy as np
 assert np.abs(np.load("w.npy") - np.load("whole.npy")).max() < 1e-5'
 }
 
-@test "killed at any moment, the checkpoint is whole, and the run goes on from it" {
+@test "after a kill at any moment the checkpoint is complete, and the run continues from it" {
     learner
     run "$MPIMATMUL" run e.py turns=40 --reproducible --quiet
     mv w.npy whole.npy
     rm c.safetensors
-    for _ in 1 2 3 4 5 6; do # each gets further, or is through
+    for _ in 1 2 3 4 5 6; do  # each gets further, or to the end
         "$MPIMATMUL" run e.py turns=40 --reproducible --quiet > printed 2>&1 &
         local pid=$! was
         was=$(stat -c %i c.safetensors 2> /dev/null || echo none)
@@ -279,7 +284,7 @@ assert np.abs(np.load("w.npy") - np.load("whole.npy")).max() < 1e-5'
     [ ! -e c.safetensors.part ]
 }
 
-@test "a state that another text or type has, and what is no checkpoint, is refused; doubles stay doubles" {
+@test "a state of another text or type, and a file that is no checkpoint, are refused, and doubles stay doubles" {
     need_numpy
     learner
     "$MPIMATMUL" run e.py --quiet
@@ -335,7 +340,7 @@ fails() {
     done
 }
 
-@test "what does not train is refused with its line" {
+@test "functions that cannot train are refused with their line" {
     printf 'abc\xff' > bad.txt
     printf 'abc' > odd.bin
     printf 'abcdefgh' > t.txt

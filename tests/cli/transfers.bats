@@ -1,11 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Every kind of transfer, failing: on root, on the middle node, on the last. Three ranks, each of which takes itself
-# for a machine of its own (tests/lib/refuse.c). The job ends, with one line and one code, and leaves no result.
+# Every kind of transfer fails, on root, on the middle node, on the last. Three ranks each take
+# themselves for a machine (tests/lib/refuse.c). The job ends with one line and one code, and leaves
+# no result.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-# Several chunks, packets and panels of each. Some elements of 64 bits: those are read, not mapped.
+# Several chunks, packets and panels of each. Some inputs have elements of 64 bits, which are read,
+# not mapped.
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || return 1
     operands_of_nodes 1
@@ -21,8 +23,8 @@ setup() {
     preload=$BUILD/tests/refuse.so
 }
 
-# job ARGUMENTS...: ${inputs[@]} into D.bin on three nodes; ${only[R]} are options of rank R, ${before[R]} what comes
-# before the program there, ${weights} as it says.
+# job ARGUMENTS...: computes D.bin of ${inputs[@]} on three nodes. ${only[R]} are options of rank R,
+# ${before[R]} stands before its program, and ${weights} are the weights.
 job() {
     local rank contexts=()
     for rank in 0 1 2; do
@@ -35,12 +37,13 @@ job() {
         "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
 }
 
-# place RANK: how an error of its begins.
+# place RANK: the beginning of that rank's error.
 place() {
     [ "$1" -eq 0 ] || echo "rank $1 on $(uname -n): "
 }
 
-# expect_refusals WHAT CALL RANKS...: MPI refuses the call on each of the ranks alone; its error is of WHAT.
+# expect_refusals WHAT CALL RANKS...: MPI refuses the call on each of the ranks in turn. The error
+# is about WHAT.
 expect_refusals() {
     local what=$1 call=$2 rank
     shift 2
@@ -51,26 +54,26 @@ expect_refusals() {
     done
 }
 
-@test "without a fault it is right" {
+@test "without a fault the result is right" {
     job
     expect_quiet_success
     cmp D.bin "$BATS_FILE_TMPDIR/right.bin"
 }
 
-@test "MPI refuses a scatter" {
+@test "a scatter refused by MPI ends the job" {
     expect_refusals scatter scatterv 0 1 2
     expect_refusals scatter scatterv:2 2 # of C_in
     expect_refusals scatter scatter 0 1 # checksums
     expect_refusals scatter scatterv-test 2
 }
 
-@test "MPI refuses a gather" {
+@test "a gather refused by MPI ends the job" {
     expect_refusals gather gatherv 0 1 2
     expect_refusals gather gather 2
     expect_refusals gather gatherv-test 0 1
 }
 
-@test "MPI refuses a packet of a relay" {
+@test "a relay's packet refused by MPI ends the job" {
     expect_refusals send send.0 0 1
     expect_refusals send send.1 1
     expect_refusals receive receive.0 1 2
@@ -79,19 +82,19 @@ expect_refusals() {
     expect_refusals transfer receive.0-test 1
 }
 
-# All that follows on that rank, too.
-@test "MPI refuses everything of a kind from some moment on" {
+# All later calls on that rank fail, too.
+@test "the job ends when MPI refuses all calls of a kind from some moment on" {
     expect_refusals scatter scatterv:1+ 0
     expect_refusals gather gather:2+ 1
     expect_refusals receive receive.0:3+ 2
 }
 
-# A failure of one thing more, which brings the others the news.
-@test "MPI does not let a leader listen" {
+# Tag 9100 is the alarm, by which a leader hears of failures on other ranks.
+@test "a leader that MPI does not let receive ends the job" {
     expect_refusals "communicator set-up" receive.9100 0 2
 }
 
-@test "MPI refuses signs of life once: they are said again" {
+@test "a heartbeat that MPI refuses once is sent again" {
     for refuse in 0:send.9002 1:send.9001 2:send.9001:2 1:receive.9002 0:receive.9001; do
         echo "$refuse"
         rm -f D.bin
@@ -100,7 +103,7 @@ expect_refusals() {
     done
 }
 
-@test "MPI refuses what measures links, and what they cost" {
+@test "a refused message in the measurement of links and their costs ends the job" {
     local weights=auto inputs=(X.bin Y.bin)
     "$MPIMATMUL" gen X.bin --dims 1000x1000 --quiet && "$MPIMATMUL" gen Y.bin --dims 1000x1001 --quiet
     expect_refusals "link measurement" send.71:3 0 2
@@ -122,17 +125,18 @@ expect_refused_program() {
     done
 }
 
-# The values of a program: its own moves.
-@test "MPI refuses a move of a program" {
+# The moves of a program's values.
+@test "a program's move refused by MPI ends the job" {
     expect_refused_program chain 0:send.64 1:receive.64 2:send.65 1:receive.64-test
 }
 
-@test "MPI refuses a sum of the check of a grid" {
+@test "a sum of a grid's check refused by MPI ends the job" {
     expect_refused_program grid 0:sum 1:sum:2 2:sum:3 1:sum-test 2:sum-test:3
 }
 
-# Node 1 is named in either direction; what goes from it to node 2 names both.
-@test "bytes that change on the way" {
+# Errors name node 1 in either direction of its link with root. A transfer from node 1 to node 2
+# names both.
+@test "bytes that change on the way are found" {
     local rank call between before only
     preload=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so
     while read -r rank call between; do
@@ -153,10 +157,11 @@ END
     done
 }
 
-# One element that changes in the memory of one rank, before a part of its summand leaves: that is sent and added as it
-# is. Messages of a rank: its part of B to each of the others, for the first product, rank 1's in two panels; but for
-# root's what goes into root's output; then the parts of others.
-@test "a sum of other summands than were made" {
+# One element changes in the memory of one rank, before a part of its summand leaves, so the wrong
+# element is sent and added. Messages of a rank: first its part of B to each of the others, for the
+# first product (rank 1's in two panels). Then, except on root, the data for root's output. Then the
+# parts of the others.
+@test "a wrong summand makes the check of the sum fail" {
     local from message to row other contexts preloads=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so
     while read -r from message to row; do
         echo "message $message of rank $from"
@@ -180,7 +185,7 @@ END
 END
 }
 
-# expect_fault CODE NAME CALL ERROR PATH:RULE TEXT: a system call of root's, on that file, fails.
+# expect_fault CODE NAME CALL ERROR PATH:RULE TEXT: a system call of root's fails on that file.
 expect_fault() {
     local code=$1 text=$6 before path
     echo "$2: $3 $4 $5"
@@ -190,8 +195,8 @@ expect_fault() {
     expect_end "$code" "$text" && grep -q INJECTED trace
 }
 
-# Root computes nothing where others get what it reads.
-@test "root's files fail" {
+# Root computes nothing, so that other ranks receive the data that it reads.
+@test "a read or write error in root's files ends the job" {
     command -v strace > /dev/null || skip "strace: not installed"
     strace -o /dev/null true 2> /dev/null || skip "strace: may not trace here"
     local weights=0,1,1 inputs=(A.npy B.npy --beta 1 --c-in C.npy) arguments=(--dtype float32)
@@ -206,7 +211,7 @@ expect_fault() {
     expect_fault 74 "store" pwrite64 EIO D.bin.part:when=2 "cannot write 'D.bin': Input/output error"
 }
 
-@test "a device fails and nobody may take over" {
+@test "without a replacement a failing device ends the job" {
     local rank only
     for rank in 0 1 2; do
         only=() && only[rank]="--device faulty:fail=1:cpu"
@@ -215,9 +220,9 @@ expect_fault() {
     done
 }
 
-# mpirun stops the others, and root may be one of them. Who was reading a killed rank's memory hears it from
-# Open MPI: "[host:pid] Read -1, expected 34304, errno = 3".
-@test "a rank is killed" {
+# mpirun stops the others, and root may be one of them. A rank in the middle of reading a killed
+# rank's memory gets an error from Open MPI: "[host:pid] Read -1, expected 34304, errno = 3".
+@test "a killed rank ends the job" {
     local rank before only said
     recorder > /dev/null
     for rank in 0 1 2; do

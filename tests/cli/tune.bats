@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
 #
-# tune on PoCL: results of CLBlast's tuners are read, tried, kept and used. The tuners here are scripts that
-# leave what real ones left.
+# tune on PoCL: it reads, tries, stores and uses the results of CLBlast's tuners. The tuners here
+# are scripts that write the files of real runs.
 
 load helper
 
@@ -16,12 +16,12 @@ print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["id"] == "0:
     export DEVICE XDG_CACHE_HOME=$PWD/cache
 }
 
-# What its tuner finds for PoCL: right everywhere.
+# The result of CLBlast's tuner for PoCL: right everywhere.
 good='GEMMK=0 KREG=1 KWG=32 KWI=2 MDIMA=8 MDIMC=8 MWG=64 NDIMB=8 NDIMC=8 NWG=64 SA=1 SB=1 STRM=0 STRN=0 VWM=4 VWN=4'
 # Tiles that the work-group cannot fill: wrong products.
 wrong=${good/MWG=64/MWG=48}
 
-# result FILE FAMILY PARAMETERS [TIME]: as a tuner writes it.
+# result FILE FAMILY PARAMETERS [TIME]: writes a file as a tuner does.
 result() {
     printf '{ "kernel_family": "%s", "precision": "32", "best_time": "%s", "arg_m": "64", "arg_n": "64",
   "best_parameters": "%s PRECISION=32", "device": "%s", "results": [] }\n' "$2" "${4:-1.00}" "$3" "$DEVICE" > "$1"
@@ -34,19 +34,21 @@ tuner() {
     chmod 755 "bin/clblast_tuner_$1"
 }
 
-# COMMAND OPTIONS... on a device that takes tiles from small products on: what is tried on both sides is small. All of
-# CLBlast's kernels are compiled for each set of parameters: a third of the time where nothing is optimised.
+# Runs COMMAND OPTIONS... on a device that uses tiles from small products on, so that both trials
+# are small. All of CLBlast's kernels are compiled for each set of parameters: without optimisation
+# that takes a third of the time.
 early() {
     run --separate-stderr timeout 120 env PATH="${programs:-$PATH}" LD_PRELOAD="$BUILD/tests/early_tiles.so" \
         POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable "$MPIMATMUL" "$@" --device 0:0 < /dev/null
 }
 
-# With $programs for PATH. What is timed before and after is a small product, too, unless --size says otherwise.
+# With $programs for PATH. The product timed before and after is small, too, unless --size says
+# otherwise.
 tune() {
     early tune --force --size 64 "$@"
 }
 
-# expect_warning PATTERN: part of what is on stderr.
+# expect_warning PATTERN: stderr contains the pattern.
 expect_warning() {
     # shellcheck disable=SC2053 # a pattern
     [[ "$stderr" == *$1* ]] || { show; return 1; }
@@ -56,7 +58,7 @@ kept_files() {
     find cache -name 'tuned-*.json' 2> /dev/null | wc -l
 }
 
-@test "files of tuners are tried, kept, and used by later products" {
+@test "files of tuners are tried, stored, and used by later products" {
     result a.json xgemm_1 "$good"
     result b.json copy 'COPY_DIMX=8 COPY_DIMY=8 COPY_VW=2 COPY_WPT=1'
     tune -q a.json b.json
@@ -64,7 +66,7 @@ kept_files() {
     [[ "${lines[0]}" == "0:0 ($DEVICE): 2 kernels tuned, a product of 64 x 64 x 64: "*" GFLOP/s, "*" before" ]]
     [[ "${lines[1]}" == "kept in $PWD/cache/mpimatmul/tuned-"*.json ]]
     [ "$(kept_files)" -eq 1 ]
-    # That they are used shows when they are bad ones.
+    # Bad parameters make their use visible.
     "$MPIMATMUL" gen A.bin --dims 311x203 --kind integer --seed 1 2> /dev/null
     "$MPIMATMUL" gen B.bin --dims 203x305 --kind integer --seed 2 2> /dev/null
     early mul A.bin B.bin -o C.bin --weights equal
@@ -75,7 +77,7 @@ kept_files() {
     expect_warning "device '0:0 ($DEVICE)' is not used any more, 'cpu' takes over: * wrong columns"
 }
 
-@test "parameters with which products are wrong are not kept" {
+@test "parameters with wrong products are not stored" {
     result a.json xgemm_1 "$wrong"
     tune -q a.json
     expect_status 79
@@ -83,7 +85,7 @@ kept_files() {
     [ "$(kept_files)" -eq 0 ]
 }
 
-@test "files that do not fit are refused, what was kept stays" {
+@test "unfit files are refused, and the stored parameters stay" {
     result a.json xgemm_1 "$good"
     tune -q a.json
     expect_status 0
@@ -100,7 +102,7 @@ kept_files() {
     cmp before cache/mpimatmul/tuned-*.json
 }
 
-@test "the tuners are run, and one that crashes or takes too long is left out" {
+@test "tune runs the tuners and leaves out one that crashes or takes too long" {
     for name in copy_fast copy_pad transpose_fast transpose_pad xgemm_direct xgemm; do
         tuner $name 'echo "$0 $*" >> "$CALLS"' 'exit 0'
     done
@@ -125,7 +127,7 @@ kept_files() {
     [ -z "$output" ]
 }
 
-@test "no tuners, or none that finds anything" {
+@test "tune reports missing tuners, and tuners without a result" {
     for name in copy_fast copy_pad transpose_fast transpose_pad xgemm_direct xgemm; do
         tuner $name 'exit 1'
     done
@@ -140,7 +142,7 @@ kept_files() {
 }
 
 # At the size that users have.
-@test "a real tuner" {
+@test "a real tuner finds parameters" {
     command -v clblast_tuner_copy_fast > /dev/null || skip "clblast-utils is not installed"
     mkdir bin
     ln -s "$(command -v clblast_tuner_copy_fast)" "$(command -v ld)" bin/
@@ -151,7 +153,7 @@ kept_files() {
     grep -q '"COPY_DIMX"' cache/mpimatmul/tuned-*.json
 }
 
-@test "parameters of another driver are not used, which is said" {
+@test "parameters of another driver are not used, and a line says so" {
     result a.json xgemm_1 "$good"
     tune -q a.json
     sed -i 's/"driver": "/"driver": "old /' cache/mpimatmul/tuned-*.json
@@ -162,14 +164,14 @@ kept_files() {
     expect_warning "mpimatmul: warning: rank 0: tuned parameters of '$DEVICE' are for driver 'old *': not used"
 }
 
-@test "what cannot be tuned" {
+@test "devices that cannot be tuned are refused" {
     for device in cpu reference faulty:fail=1:0:0 nonsense; do
         program tune --device "$device"
         expect_failure 64 "'$device' is not an OpenCL device: expected P:D"
     done
     program tune --device 9:9
     expect_status 69
-    program tune # PoCL is never chosen
+    program tune  # auto never chooses PoCL
     expect_failure 69 "no GPU to tune on this machine" \
         "name another OpenCL device with --device P:D, as clinfo numbers it"
 }

@@ -1,15 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What is typed wrongly: one line that says what was expected, code 64, no MPI, no file touched.
+# Wrong command lines: one line with the expected form, code 64, no MPI, no file touched.
 # shellcheck disable=SC2154,SC2016 # bats sets status, output and stderr; bash -c expands what stands in ''
 load helper
 
-@test "no command" {
+@test "a missing command is refused" {
     program
     expect_failure 64 "no command given" "mpimatmul --help lists the commands"
 }
 
-@test "an unknown command, with the nearest one when one is near" {
+@test "an unknown command is refused with the nearest one when one is near" {
     program mull A.bin B.bin
     expect_failure 64 "unknown command 'mull', did you mean 'mul'?"
     program devcies
@@ -22,7 +22,7 @@ load helper
     expect_failure 64 "unknown command 'frobnicate'" "mpimatmul --help lists the commands"
 }
 
-@test "an option before the command" {
+@test "an option before the command is refused" {
     program --alpha 2 mul A.bin B.bin
     expect_failure 64 "unknown option '--alpha'" \
         "options come after the command; mpimatmul --help lists the commands"
@@ -30,7 +30,7 @@ load helper
     expect_failure 64 "unknown option '--verzion', did you mean '--version'?"
 }
 
-@test "an unknown option, with the nearest one when one is near" {
+@test "an unknown option is refused with the nearest one when one is near" {
     program mul A.bin B.bin --wieghts 1,2
     expect_failure 64 "mul: unknown option '--wieghts', did you mean '--weights'?"
     program mul A.bin B.bin --wieghts=1,2
@@ -48,13 +48,13 @@ load helper
     expect_failure 64 "info: unknown option '--alpha'" "mpimatmul info --help lists the options"
 }
 
-@test "a prefix that two options share is not guessed" {
+@test "a prefix of two options is not completed" {
     program mul --transpose A.bin B.bin
     expect_status 64
     [[ "${stderr_lines[0]}" == "mpimatmul: mul: unknown option '--transpose'"* ]]
 }
 
-@test "a missing and an empty value" {
+@test "a missing and an empty value are refused" {
     program mul A.bin B.bin --alpha
     expect_failure 64 "mul: --alpha needs a value: --alpha X"
     program mul A.bin B.bin -o
@@ -63,7 +63,7 @@ load helper
     expect_failure 64 "--output: the value is empty"
 }
 
-@test "too few, too many and empty operands" {
+@test "too few, too many and empty operands are refused" {
     program mul A.bin
     expect_failure 64 "mul: expected 2 operands, found 1" "mpimatmul mul A.bin B [options]"
     program convert 'a b.npy'
@@ -90,13 +90,13 @@ load helper
     expect_quiet_success
 }
 
-@test "the last of a repeated option counts" {
+@test "the last value of a repeated option counts" {
     "$MPIMATMUL" gen A.bin --dims 3x5 --seed 1 --seed 2
     "$MPIMATMUL" gen B.bin --dims 3x5 --seed 2
     cmp A.bin B.bin
 }
 
-# value_refused OPTION VALUE TEXT: mul says this about the value, alone and from the environment.
+# value_refused OPTION VALUE TEXT: mul refuses the value with TEXT, alone and from the environment.
 value_refused() {
     local name
     program mul A.bin B.bin "--$1=$2"
@@ -108,7 +108,7 @@ value_refused() {
     expect_failure 64 "$name: $3"
 }
 
-@test "values that are none" {
+@test "invalid values are refused" {
     value_refused alpha nan "'nan' is not a number"
     value_refused alpha inf "'inf' is not a number"
     value_refused alpha 1e39 "'1e39' is not from -3.40282e+38 to 3.40282e+38"
@@ -132,7 +132,7 @@ value_refused() {
     value_refused no-fallback 2 "'2' is not on or off"
 }
 
-@test "weights that are none" {
+@test "invalid weights are refused" {
     value_refused weights 0.5,x "'x' is not a number"
     value_refused weights nan,1 "'nan' is not a number"
     value_refused weights 1,-1 "weight 2 is -1: a weight is zero or more"
@@ -140,7 +140,7 @@ value_refused() {
     value_refused weights 1, "nothing after the last comma"
 }
 
-@test "dims that are none" {
+@test "invalid dims are refused" {
     for dims in 3 3x 0x5 -3x5 3x5x 1x2x3x4x5 axb 3x2147483648 3X5; do
         program gen A.bin --dims "$dims"
         expect_status 64
@@ -152,7 +152,7 @@ value_refused() {
     expect_only_files
 }
 
-@test "--beta without --c-in" {
+@test "--beta without --c-in is refused" {
     program mul A.bin B.bin --beta 2
     expect_failure 64 "--beta is 2, but there is no C to multiply" "give --c-in FILE"
 }
@@ -174,7 +174,7 @@ mpimatmul: option --progress is none (MPIMATMUL_PROGRESS)"
 mpimatmul: option --progress is none (MPIMATMUL_PROGRESS)" ]
 }
 
-@test "a variable that no option reads is warned of, with the nearest name" {
+@test "an environment variable without an option gives a warning with the nearest name" {
     "$MPIMATMUL" gen I.bin --dims 3x3 --kind identity
     export MPIMATMUL_WIEGHTS=1,2 MPIMATMUL_HOME=/nowhere MPIMATMUL_WEIGHTS=1
     expected="mpimatmul: warning: no option reads the variable 'MPIMATMUL_HOME'
@@ -189,13 +189,13 @@ mpimatmul: warning: no option reads the variable 'MPIMATMUL_WIEGHTS', did you me
     [ "$(sort <<< "$stderr")" = "$expected" ] || { show; return 1; }
     program verify I.bin I.bin I.bin --quiet
     expect_quiet_success
-    # Those of the Python package are known.
+    # Variables of the Python package are known.
     unset MPIMATMUL_WIEGHTS MPIMATMUL_HOME MPIMATMUL_WEIGHTS
     MPIMATMUL_LIBRARY=lib.so MPIMATMUL_WAIT_SECONDS=3 program verify I.bin I.bin I.bin
     expect_quiet_success
 }
 
-@test "more threads than cores are warned of" {
+@test "more threads than cores give a warning" {
     local cores
     cores=$(nproc)
     program devices --device cpu --threads 1000
@@ -206,20 +206,20 @@ mpimatmul: warning: no option reads the variable 'MPIMATMUL_WIEGHTS', did you me
     expect_quiet_success
 }
 
-@test "a bad value in the environment does not matter when the command line wins" {
+@test "a bad value in the environment is ignored when the command line wins" {
     "$MPIMATMUL" gen I.bin --dims 3x3 --kind identity
     MPIMATMUL_ALPHA=nonsense program verify --alpha 1 I.bin I.bin I.bin
     expect_quiet_success
 }
 
-@test "a line break in an argument does not break the line" {
+@test "a line break in an argument does not break the error line" {
     program $'mu\nl'
     expect_failure 64 "unknown command 'mu?l', did you mean 'mul'?"
     program info $'no\nsuch file'
     expect_failure 66 "cannot open 'no?such file': No such file or directory"
 }
 
-@test "a full disk or a closed pipe behind stdout is an error of its own" {
+@test "a full disk or a closed pipe behind stdout has an error of its own" {
     "$MPIMATMUL" gen I.bin --dims 3x3 --kind identity
     for words in "info I.bin" "diff I.bin I.bin" "--help" "mul --help" "--version"; do
         # shellcheck disable=SC2086 # several words
@@ -234,7 +234,7 @@ mpimatmul: warning: no option reads the variable 'MPIMATMUL_WIEGHTS', did you me
     done
 }
 
-@test "with stdout closed no table gets into a file" {
+@test "with stdout closed no table is written into a file" {
     "$MPIMATMUL" gen I.bin --dims 3x3 --kind identity
     run bash -c '"$MPIMATMUL" split I.bin --parts 2 --shard-dir s >&-'
     expect_status 74

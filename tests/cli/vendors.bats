@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 #
-# Drivers of two vendors on one machine: PoCL and Mesa's rusticl, whose llvmpipe is a device on any CPU, without
-# doubles. Which number a platform has is the loader's affair: devices are found by their platform's name.
+# Drivers of two vendors on one machine: PoCL and Mesa's rusticl, with llvmpipe as a device on any
+# CPU, without doubles. The loader numbers the platforms, so the test finds devices by their
+# platform's name.
 
 load helper
 
@@ -26,8 +27,8 @@ setup_file() {
     [ -z "$RUSTICL" ] || keep_small_products
 }
 
-# CLBlast changes its way where products are of some 900^3, and llvmpipe takes seconds for one of them: there it is to
-# do so from 128^3 on. Kept as `tune` keeps it.
+# CLBlast changes its algorithm for products of about 900^3, which take seconds on llvmpipe. The
+# test moves the change to 128^3, in a file as `tune` writes it.
 keep_small_products() {
     "$MPIMATMUL" devices --json < /dev/null | py -c '
 import ctypes, json, os, sys
@@ -62,7 +63,7 @@ operands() {
     "$MPIMATMUL" gen B.npy --dims "$3x$4" --kind integer --seed 6 --dtype "$1" --quiet
 }
 
-# is_product TYPE: C.npy is, element by element.
+# is_product TYPE: C.npy equals the product element by element.
 is_product() {
     python "$1" << 'END'
 import numpy as np, sys
@@ -71,12 +72,12 @@ assert c.dtype == sys.argv[1] and np.array_equal(c, a.astype(float) @ b.astype(f
 END
 }
 
-# devices_of_ranks: by the report.
+# devices_of_ranks: the devices in the report.
 devices_of_ranks() {
     py -c 'import json; print(*(r["device"] for r in json.load(open("r.json"))["ranks"]))'
 }
 
-@test "devices names drivers with their versions, and auto takes neither" {
+@test "devices names drivers with their versions, and auto chooses neither" {
     need_vendors
     program devices
     expect_quiet_success
@@ -87,7 +88,7 @@ devices_of_ranks() {
     [ "$(wc -L <<< "$output")" -le 120 ]
 }
 
-@test "drivers without a device are no reason to warn" {
+@test "drivers without a device give no warning" {
     need_vendors
     mkdir "$BATS_TEST_TMPDIR/mesa"
     cp "$OCL_ICD_VENDORS/rusticl.icd" "$OCL_ICD_VENDORS/mesa.icd" "$BATS_TEST_TMPDIR/mesa"
@@ -135,7 +136,7 @@ devices_of_ranks() {
     is_product float64
 }
 
-@test "a program on two vendors' devices and the CPU is what numpy says" {
+@test "a program on two vendors' devices and the CPU gives numpy's results" {
     need_vendors
     cat > program.py << 'END'
 a, b = load("A.npy"), load("B.npy")

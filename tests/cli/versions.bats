@@ -1,12 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Files that are replaced or written to while a job reads them. A job computes with one version, or says that it
-# changed.
+# Files that are replaced or modified while a job reads them. A job computes with one version, or
+# reports the change.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 
 load helper.bash
 
-# Writes c5 and c10: checkpoints of 60 tensors, all 5 with turn 5, and all 10 with turn 10, without checksums.
+# Writes c5 and c10: checkpoints of 60 tensors, all 5 with turn 5, and all 10 with turn 10, without
+# checksums.
 two_checkpoints() {
     python << 'END'
 import json, struct
@@ -29,7 +30,7 @@ replace_for_ever() {
     done
 }
 
-@test "a restore, and loads of several tensors, are of one version of a file that is replaced meanwhile" {
+@test "a restore, and loads of several tensors, see one version of a file that is replaced meanwhile" {
     need_numpy
     two_checkpoints
     cp c5 c.safetensors
@@ -51,7 +52,7 @@ replace_for_ever() {
     [ "$round" -eq 15 ] && [[ "$output" == "5" || "$output" == "10" ]] || { show; return 1; }
 }
 
-@test "a checkpoint whose parts are of two versions is refused with its reason" {
+@test "a checkpoint with parts of two versions is refused with the reason" {
     need_numpy
     script 'x = generate((4, 8), seed=3)
 checkpoint("k.safetensors", (x, (x[0:1], x * 2)), turn=7)'
@@ -110,8 +111,8 @@ assert texts == {"turn": "7"}
 END
 }
 
-# The corpus of a training: its batches are drawn as long as that lasts.
-@test "a text that is written to while a training reads it ends the job" {
+# The corpus of a training: batches are drawn from it until the end.
+@test "a text modified while a training reads it ends the job" {
     for kind in chars bytes; do
         rm -f out
         yes 'to be or not to be' | head -c 40000 > book.txt
@@ -133,7 +134,7 @@ END
     done
 }
 
-@test "an input of a program that is written to while it is used: a warning names it" {
+@test "an input of a program modified during its use is named in a warning" {
     need_numpy
     python << END
 import numpy as np
@@ -154,7 +155,7 @@ END
 partly of its new numbers" err || { cat err; return 1; }
 }
 
-@test "loaded values in Python are of the file as it was when they were loaded" {
+@test "loaded values in Python are those of the file at the time of the load" {
     need_numpy
     export PYTHONPATH=$REPO/src/python
     expected="npy ok

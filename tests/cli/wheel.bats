@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# The wheel of `make wheel`: what a fresh venv has of it, offline (the venv's own numpy is a link to Debian's), and what
-# its program says where a library of the system is missing.
+# The wheel of `make wheel`: its contents in a fresh venv, offline (the venv's own numpy is a link
+# to Debian's), and its error when a system library is missing.
 # shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
 load helper
 
@@ -27,7 +27,7 @@ setup() {
     export PATH=$VENV/bin:$PATH
 }
 
-@test "a wheel for this platform and any Python, which one line makes" {
+@test "one command makes a wheel for this platform and any Python" {
     platform=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_platform().replace("-", "_").replace(".", "_"))')
     name=mpimatmul-$("$MPIMATMUL" --version | cut -d ' ' -f 2)-py3-none-$platform.whl
     [ "$(< "$BATS_FILE_TMPDIR/made")" = "$(realpath "$BATS_FILE_TMPDIR/wheels/$name")" ]
@@ -40,7 +40,7 @@ setup() {
         ) python3-setuptools python3-wheel" ]
 }
 
-@test "in a fresh venv the program runs alone and under mpirun, and so do scripts, with the library of the wheel" {
+@test "in a fresh venv the program and scripts run alone and under mpirun, with the library of the wheel" {
     [ "$(command -v mpimatmul)" = "$VENV/bin/mpimatmul" ]
     [ "$(mpimatmul --version)" = "$("$MPIMATMUL" --version)" ]
     mpimatmul gen A.npy --dims 30x40 --kind integer --seed 1 --quiet
@@ -66,7 +66,7 @@ END
     [ "$output" = "True ['$(echo "$VENV"/lib/python3*/site-packages/mpimatmul/lib/libmpimatmul.so.0)']" ]
 }
 
-@test "where Open MPI cannot be loaded, a line names its package" {
+@test "a missing Open MPI gives a line with its package" {
     mkdir broken
     touch broken/libmpi.so.40
     LD_LIBRARY_PATH=$PWD/broken run --separate-stderr mpimatmul --version

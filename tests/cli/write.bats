@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Texts that are written: encode, decode, lines that go on, and the examples that let a GPT write. The reference under
-# CPython, tests/reference.py, draws the same letters of the same weights.
+# Text generation: encode, decode, lines that are continued, and the examples in which a GPT writes.
+# The reference under CPython, tests/reference.py, draws the same letters from the same weights.
 # shellcheck disable=SC2030,SC2031,SC2154 # status, output and stderr are set by bats
 
 load helper.bash
@@ -13,7 +13,7 @@ setup() {
     printf 'die Katze schläft.\nder Hund bellt – laut.\n%.0s' {1..30} > book.txt
 }
 
-# same_letters EXPECTED COMMAND...: that is what it writes.
+# same_letters EXPECTED COMMAND...: the command writes that text.
 same_letters() {
     local expected=$1
     shift
@@ -22,7 +22,7 @@ same_letters() {
     diff "$expected" <(printf '%s\n' "$output")
 }
 
-@test "what gpt.py has learned writes the letters of numpy's replay on any ranks, likely ones or the likeliest" {
+@test "a GPT of gpt.py writes the letters of numpy's replay on any ranks, drawn ones or the likeliest" {
     "${launch[@]}" -n 2 "$MPIMATMUL" run "$programs/gpt.py" corpus=book.txt layers=1 width=32 heads=4 length=16 \
         count=8 turns=60 rate=0.02 saves=60 --quiet > losses
     for how in 'temperature=0.8 start=die\ Katze' 'temperature=0.0 letters=8'; do
@@ -43,14 +43,14 @@ same_letters() {
     [ "$status" -eq 65 ]
 }
 
-@test "what gpt_module.py has learned writes the same letters on any ranks" {
+@test "a GPT of gpt_module.py writes the same letters on any ranks" {
     "$PYTHON" "$programs/gpt_module.py" corpus=book.txt layers=1 width=32 heads=4 length=16 count=8 turns=2
     "$PYTHON" "$programs/write_module.py" heads=4 letters=20 start=Hund > expected
     "$PYTHON" -c 'x = open("expected").read(); assert len(x) == 25 and x[:4] == "Hund" and x[-1] == "\n", x'
     same_letters expected "${launch[@]}" -n 2 "$PYTHON" "$programs/write_module.py" heads=4 letters=20 start=Hund
 }
 
-@test "letters are there when they are printed, before the next turn" {
+@test "letters are printed before the next turn begins" {
     cat > endless.py << 'END_OF_TEXT'
 text = tokens("book.txt")
 x = encode("ä", text)
@@ -70,7 +70,7 @@ job.wait()
 END_OF_SCRIPT
 }
 
-@test "encode and decode are each other's opposite; print ends with what it is told" {
+@test "encode and decode are inverse, and print ends with the given text" {
     cat > both.py << 'END_OF_TEXT'
 text, bytes = tokens("book.txt"), tokens("book.txt", kind="bytes")
 x = encode("schläft –", text)
@@ -94,7 +94,7 @@ END_OF_LINES
     program run both.py --quiet
     diff expected <(echo "$output")
     [ "$status" -eq 0 ]
-    program run both.py # what it was stands in a line of its own
+    program run both.py  # its former value is in a line of its own
     [[ "$output" == "$(cat expected)"$'\n''wall 0.'* ]]
     program run both.py --json
     "$PYTHON" -c '
@@ -112,7 +112,7 @@ refuses() {
     sed -n '1s/^mpimatmul: //p' <<< "$stderr"
 }
 
-@test "what cannot be encoded, decoded or printed is refused at its place" {
+@test "invalid arguments of encode, decode and print are refused at their place" {
     diff - <(while read -r line; do refuses "$line"; done << 'END_OF_TEXTS'
 x = encode("Katze!", text)
 x = encode("", text)
@@ -139,7 +139,7 @@ wrong.py:2:16: flush is a string here, expected True, False, 1 or 0
 END_OF_LINES
 }
 
-@test "mm.tokens, encode and decode are those of texts, on all ranks" {
+@test "mm.tokens, encode and decode equal those of texts, on all ranks" {
     cat > both.py << 'END_OF_SCRIPT'
 import numpy as np
 import mpimatmul as mm

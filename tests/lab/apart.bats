@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What nodes do apart: copies of a model that train on windows of their own, weighted by what they have seen.
+# Local SGD over several nodes: copies of a model train on windows of their own, and their mean is
+# weighted by the windows seen.
 # shellcheck disable=SC2154 # status and output are set by bats
 load ../cli/helper
 load hosts
@@ -46,7 +47,8 @@ save("w.npy", outer[0][0])
 END
 }
 
-# agree HOSTS SHARES OPTIONS...: losses and what is learned are those of the reference, whose nodes have these shares.
+# agree HOSTS SHARES OPTIONS...: losses and parameters equal those of the reference, run with these
+# node shares.
 agree() {
     local hosts=$1 shares=$2
     shift 2
@@ -73,7 +75,7 @@ END
     [[ "$output" == *$'\nwindows that each node has seen: 40:80\n'* ]]
 }
 
-@test "--check says what apart saves, and what it would save" {
+@test "--check prints the saved network traffic of local steps, for programs with and without them" {
     cat > together.py <<'END'
 table, goals = generate((4096, 64), seed=1), generate((4096, 32), seed=2)
 
@@ -92,7 +94,8 @@ END
     sed '/^state = /d; s/^for .*/for step in loop(10):/
         s/^    state = .*/    new = apart(inner, sgd_state(w), 5 * step, 5)\n    w = average(new[0])/
         s/state\[0\]\[0\])$/w[0])/' together.py > a.py
-    # A mean of 8 KiB on two nodes: each sends the half that the other adds up, and the half that it has added up.
+    # A mean of 8 KiB on two nodes: each sends one half, which the other adds up, and then the half
+    # that it has added up.
     run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run a.py --check --weights 1,2
     [ "$status" -eq 0 ]
     diff <(grep -E '^(apart|loop| +with)' <<< "$output" | sed -E 's/[0-9.]+ s/N s/g; s/\(.* if/(B if/') - <<'END'
@@ -109,7 +112,7 @@ END
     awk '/^loop/ {now = $8} /with apart/ {exit !($12 < now && $15 == now)}' <<< "$output"
 }
 
-@test "--on-nan skip says which node has left out which turn, which is another one's step" {
+@test "--on-nan skip reports the node and turn of a skipped step, which may differ between nodes" {
     cat > n.py <<'PROGRAM'
 table, goals = load("table.npy"), load("goals.npy")
 
@@ -176,12 +179,12 @@ assert np.abs(text - script).max() < 1e-5, (text, script)'
     done <<< $'node1:1,node2:1 1:3 1,3 24:60\nnode1:2,node2:1 4:2 1,3,2 60:24'
 }
 
-@test "a node that is lost ends the job, the last checkpoint is whole, and the others go on from it" {
+@test "a lost node ends the job, the last checkpoint is complete, and the other nodes continue from it" {
     local program=("$MPIMATMUL" run "$REPO/bench/programs/diloco.py" layers=1 heads=2 width=16 length=8 count=4
         inners=2 corpus=book.txt) job code=0
     LAB_SECONDS=400 lab_mpirun node1:1,node2:1 "${program[@]}" outers=100000 > job.out 2> job.err 3>&- &
     job=$!
-    until grep -q '^4 ' job.out; do # then that of the turn before is written
+    until grep -q '^4 ' job.out; do  # then the checkpoint of the turn before is written
         kill -0 "$job" || { cat job.out job.err; return 1; }
         sleep 0.1
     done

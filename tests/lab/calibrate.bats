@@ -1,12 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Profiles of two hosts that share a home: a file each, both with the link between them, and what a plan does
-# when one of them lacks something.
+# Profiles of two hosts that share a home: one file each, both with the link between them, and the
+# fallbacks of a plan when one profile lacks something.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load ../cli/helper
 load hosts
 
-# By its own clock slow enough that calibrate stops after the smallest size; nobody waits for that.
+# The device is so slow by its own simulated clock that calibrate stops after the smallest size. No
+# real time passes.
 slow=faulty:clock=260ms:cpu
 hosts=node1:1,node2:1
 
@@ -26,14 +27,14 @@ setup() {
     "$MPIMATMUL" gen B.bin --dims 1000x1000 --kind integer --seed 2 2> /dev/null
 }
 
-# expect_plan SPEEDS: where the speeds of the next plan are from.
+# expect_plan SPEEDS: the next plan takes its speeds from there.
 expect_plan() {
     run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" plan A.bin B.bin --device $slow --verbose
     expect_status 0
     grep -q -E -x -e "mpimatmul: speeds: $1" <<< "$stderr" || { echo "expected $1"; show; return 1; }
 }
 
-# The tag is that of exec/setup/traffic_cost.c; packets of comm/link.c have no checksum.
+# The tag is that of exec/setup/traffic_cost.c. Packets of comm/link.c have no checksum.
 @test "a packet that changes while the cost of traffic is measured ends calibrate with one line" {
     export MMUL_TAMPER=send MMUL_TAMPER_TAG=73
     run --separate-stderr lab_mpirun $hosts -n 2 -x LD_PRELOAD="$BUILD/tests/tamper.so" -x MMUL_TAMPER \
@@ -47,7 +48,7 @@ expect_plan() {
     [ -z "$output" ] && [ -z "$(find "$profiles" -type f)" ]
 }
 
-@test "each host has a file of its own, and the link between them is in both" {
+@test "each host has a file of its own, and both files have the link between them" {
     run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device $slow --json
     expect_status 0
     printf '%s' "$output" > said.json
@@ -72,8 +73,9 @@ END
     [ "$(grep -c -E '^node[12] .* node[12] ' <<< "$output")" -eq 2 ]
 }
 
-# A core computes and moves bytes at once: what it loses is measured at both ends, stored and shown.
-@test "what traffic costs a computing core is measured out and in" {
+# A core computes and moves bytes at once. Its lost speed is measured at both ends, stored and
+# shown.
+@test "the cost of traffic for a computing core is measured for sending and receiving" {
     run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device cpu --threads 1 --json
     expect_status 0
     printf '%s' "$output" > said.json
@@ -91,7 +93,7 @@ for rank in json.load(open("said.json"))["ranks"]:
 END
 }
 
-@test "a plan takes speeds when every rank has one, and links when every host has its own" {
+@test "a plan uses speeds if every rank has one, and links if every host has its own" {
     stored='stored profiles, measured [0-9TZ:-]*'
     expect_plan 'measured now; links measured now'
     lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device $slow --quiet
@@ -113,9 +115,9 @@ END
     grep -q -F "stored profile ignored: '$profiles/node2.json' is not valid JSON" <<< "$stderr"
 }
 
-# Equal speeds: where both wait for what is root's, its part of all that is split is more than half; where nothing has
-# to come from it, it is half.
-@test "a program gives root's host more, where the other one waits for the cable" {
+# With equal speeds root's part of the split work is more than half if both ranks wait for root's
+# data. It is half if no data comes from root.
+@test "a program gives root's host a larger share if the other host waits for the cable" {
     for i in 1 2 3; do
         "$MPIMATMUL" gen W$i.bin --dims 1024x1024 --kind integer --seed $i -q
     done
@@ -154,7 +156,7 @@ assert split("made.json") == 0.5, split("made.json")
 END
 }
 
-@test "a host that cannot store its profile: exit 73, and the path" {
+@test "a host that cannot store its profile ends calibrate with 73 and the path" {
     mkdir -p "$profiles/node2.json"
     run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device $slow
     expect_status 73

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# mpimatmul doctor --hostfile over emulated hosts: READY where all is well, and for each thing that can be wrong
-# its line and the command that mends it. The agent of the lab stands for ssh, named as Open MPI names it.
+# mpimatmul doctor --hostfile over emulated hosts: READY on healthy hosts, and for each fault its
+# line and the command that repairs it. The lab's agent replaces ssh under the name that Open MPI is
+# told.
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
 load ../cli/helper
 load hosts
@@ -22,14 +23,14 @@ setup() {
     printf '%s slots=1\n' node1 node2 > hosts
 }
 
-# doctor ARGUMENTS...: from the launcher, as one who is about to call mpirun there. Hosts have more time than usual:
-# on a busy machine a namespace may be waited for.
+# doctor ARGUMENTS...: runs on the launcher, where a user would call mpirun. The timeout per host is
+# longer than usual, because entering a namespace may take long on a busy machine.
 doctor() {
     TMPDIR=$LAB_FOLDER/launcher/tmp run --separate-stderr timeout 60 ip netns exec "$LAB_NAME-launcher" \
         "${program:-$MPIMATMUL}" doctor --hostfile hosts --timeout "${limit:-30}" "$@" < /dev/null
 }
 
-# An agent that changes what node2 is told to run; SCRIPT sets the words anew.
+# Writes an agent that changes the command for node2. SCRIPT sets the words of that command.
 agent_for_node2() {
     agent=$BATS_TEST_TMPDIR/agent
     printf '#!/bin/sh\nhost=$1; shift\n[ "$host" != node2 ] || %s\nexec "$LAB_FOLDER/agent" "$host" "$@"\n' "$1" \
@@ -40,7 +41,7 @@ agent_for_node2() {
 /tmp/mpimatmul_0.1.0_*.deb   # the package of 'make deb', or build it there, at the same path as here"
 }
 
-# expect_findings LINE...: not READY, and these are the findings in their order, what is wrong and how to mend it.
+# expect_findings LINE...: not READY, with these findings and remedies in this order.
 expect_findings() {
     local count=$(($# / 2)) things=things
     [ "$count" -ne 1 ] || things=thing
@@ -61,7 +62,7 @@ expect_ready() {
     [ "${lines[-1]}" = READY ] || { show; return 1; }
 }
 
-@test "two hosts that are well: READY, with what was found, and nothing stays on them" {
+@test "two healthy hosts give READY with a summary, and no process stays on them" {
     doctor
     expect_ready
     grep -q -E '^node1 +1 +0\.1\.0 +Open MPI v4[0-9.]+ +1 of [0-9]+ ' <<< "$output"
@@ -70,7 +71,7 @@ expect_ready() {
     [ -z "$(lab_pids)" ]
 }
 
-@test "as JSON: every machine and both directions of every connection" {
+@test "JSON has every machine and both directions of every connection" {
     doctor --json
     expect_quiet_success
     printf '%s' "$output" > said.json
@@ -91,7 +92,7 @@ assert pairs["node1", "node2"]["address"] == "10.77.0.2" and pairs["node1", "nod
 END
 }
 
-@test "a host that does not answer is given up after the limit, the others are looked at" {
+@test "a host that does not answer is given up after the limit, and the others are examined" {
     agent_for_node2 'exec sleep 50'
     limit=2 doctor
     expect_findings "node2: no answer within 2 s" "$agent node2 true   # is it switched on, and in the network?"
@@ -99,7 +100,7 @@ END
     grep -q -E '^node1 +1 +0\.1\.0 ' <<< "$output"
 }
 
-@test "what ssh says about a host that is off or closed is passed on, without a question" {
+@test "ssh's message about a host that is off or refuses is printed, without a prompt" {
     unset OMPI_MCA_plm_rsh_agent
     echo '10.77.0.1 slots=1' > hosts
     doctor
@@ -112,7 +113,7 @@ END
     [[ "$output" == *"1. 10.77.0.99: cannot be reached: 'ssh 10.77.0.99' ended with code 255: ssh: connect to "* ]]
 }
 
-@test "a host without the program, or with a library missing" {
+@test "a host without the program, or with a missing library, is found" {
     export PATH=$BUILD/bin:$PATH
     program=mpimatmul
     agent_for_node2 'set -- "PATH=/usr/bin:/bin; $*"'
@@ -127,7 +128,7 @@ libraries: libmpi.so.40" \
         "$package"
 }
 
-@test "another version of the program, and of Open MPI" {
+@test "another version of the program, or of Open MPI, is found" {
     agent_for_node2 'set -- "$* | sed -u -e s/0\\\\.1\\\\.0/0.0.9/ -e s/v4[0-9.]*/v5.0.1/"'
     mpi=$(mpirun --version | sed -n 's/^mpirun (Open MPI) \([0-9.]*\).*/\1/p')
     doctor
@@ -141,7 +142,7 @@ libraries: libmpi.so.40" \
         "$package"
 }
 
-@test "words of a login script are no answers, and do not reach the terminal as they are" {
+@test "output of a login script is not read as an answer, and its control characters do not reach the terminal" {
     agent_for_node2 'set -- "echo Welcome; echo \"mpimatmul-doctor: {\"; $*"'
     doctor
     expect_ready
@@ -151,7 +152,7 @@ libraries: libmpi.so.40" \
         "$agent node2 true   # must end by itself, without a question and a word"
 }
 
-@test "packets that are dropped on the way to one host: both directions, and whose fault it is" {
+@test "dropped packets on the way to one host are found in both directions, with the host to blame" {
     ip -n "$LAB_NAME-node1" route add blackhole 10.77.0.2/32
     doctor
     ip -n "$LAB_NAME-node1" route del blackhole 10.77.0.2/32
@@ -162,7 +163,7 @@ route of its own; node2 to 10.77.0.1 (node1): no answer" \
     expect_ready
 }
 
-@test "a host that cannot call mpirun back" {
+@test "a host that cannot connect back to mpirun is found" {
     ip -n "$LAB_NAME-node2" route add prohibit 10.77.0.254/32
     doctor
     ip -n "$LAB_NAME-node2" route del prohibit 10.77.0.254/32
@@ -182,7 +183,7 @@ second_network() {
     done
 }
 
-@test "a slow second network, and how to leave it out" {
+@test "a slow second network is found, with the option that excludes it" {
     second_network 20mbit || skip "lab: no tc tbf on this machine"
     doctor
     expect_status 78
@@ -197,7 +198,7 @@ MPI uses both"*"   fix: export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24" ]]
     ip -n "$LAB_NAME-node1" link del eth1
 }
 
-@test "an address that two hosts have leads nowhere" {
+@test "an address that two hosts have is found to lead nowhere" {
     local number
     for number in 1 2; do
         ip -n "$LAB_NAME-node$number" link add docker0 type bridge
@@ -212,7 +213,7 @@ MPI uses both"*"   fix: export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24" ]]
         "export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24"
 }
 
-@test "settings: keepalive from the environment or a tune file, slots, the folder of rank 0" {
+@test "settings are checked: keepalive from the environment or a tune file, slots, the folder of rank 0" {
     unset OMPI_MCA_oob_tcp_keepalive_time
     doctor
     expect_findings "keepalive is not in force: a machine that is cut off would be noticed after minutes \
@@ -246,13 +247,13 @@ node_agent() {
     export OMPI_MCA_plm_rsh_agent=$agent
 }
 
-# The ranks of a job say on which host they are.
+# The ranks of a job print the name of their host.
 job() {
     TMPDIR=$LAB_FOLDER/launcher/tmp timeout 60 ip netns exec "$LAB_NAME-launcher" mpirun -q --bind-to none \
         --hostfile hosts hostname < /dev/null | sort | tr '\n' ' '
 }
 
-@test "names that mpirun cuts at the first dot: two hosts taken for one, and hosts that only full names find" {
+@test "names that mpirun cuts at the first dot are found: two hosts taken for one, and hosts that need their full names" {
     local unknown='"Could not resolve hostname $host: Name or service not known" >&2; exit 255'
     node_agent 'node|node.a.lan) host=node1;; node.b.lan) host=node2;;'
     printf 'node.a.lan slots=1\nnode.b.lan\n' > hosts
@@ -276,7 +277,7 @@ service not known" \
     expect_ready
 }
 
-@test "one host by its name and its address is two for mpirun; lines without slots are one slot each" {
+@test "one host by its name and its address counts as two for mpirun, and lines without slots count one slot each" {
     node_agent '10.77.0.1) host=node1;;'
     printf 'node1 slots=1\n10.77.0.1 slots=1\nnode2 slots=1\n' > hosts
     doctor

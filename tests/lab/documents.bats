@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # shellcheck disable=SC2154 # status and output are set by bats
-# The commands of README.md and of mpimatmul-clusters(7) that are for several machines, on emulated ones; the tutorial.
+# Runs the commands of README.md and of mpimatmul-clusters(7) for several machines on emulated
+# hosts, and the tutorial.
 load ../cli/helper
 load hosts
 
@@ -39,7 +40,7 @@ document() {
     document src/doctor/mpimatmul-clusters.7.md
 }
 
-@test "the tutorial, from doctor to a trained model that goes on without one of three machines" {
+@test "the tutorial works, from doctor to a trained model that continues without one of three machines" {
     run "$REPO/scripts/tutorial" --quick
     echo "$output"
     [ "$status" -eq 0 ]

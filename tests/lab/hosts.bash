@@ -2,9 +2,10 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016 # scripts are written in quotes
 #
-# Several hosts on one machine. Each host is a network namespace with a host name, a TMPDIR and a core of its
-# own; one more namespace, the launcher, holds the bridge between them and mpirun, and carries no rank. Ranks on
-# different hosts see different nodes, so everything between nodes goes through real TCP.
+# Several hosts on one machine. Each host is a network namespace with a host name, a TMPDIR and a
+# core of its own. One more namespace, the launcher, holds the bridge between them and mpirun, and
+# carries no rank. Ranks on different hosts see different nodes, so all traffic between nodes goes
+# through real TCP.
 #
 #   lab_up 3         hosts node1, node2, node3; where that cannot be made, LAB_MISSING says why
 #   lab_begin_test   begins a test in an empty folder; skips it then
@@ -32,20 +33,20 @@ lab_find_missing() {
     export LAB_MISSING
 }
 
-# With more hosts than one, what their ranks tell each other does not come to all with it (tests/environment.sh).
+# The store of tests/environment.sh holds only the data of one host.
 unset PMIX_MCA_gds
 
 need_lab() {
     [ -z "$LAB_MISSING" ] || skip "$LAB_MISSING"
 }
 
-# A test of the lab begins in an empty folder.
+# Begins a test of the lab in an empty folder.
 lab_begin_test() {
     need_lab
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
 }
 
-# What mpirun calls instead of ssh: HOST COMMAND...
+# The script that mpirun calls instead of ssh: HOST COMMAND...
 lab_write_agent() {
     cat > "$LAB_FOLDER/agent" << 'END'
 #!/usr/bin/env bash
@@ -59,14 +60,14 @@ END
     chmod 755 "$LAB_FOLDER/agent"
 }
 
-# What stands between mpirun and the program where a test counts lines: mpirun does not always pass on what ranks
-# say while it ends a job, so each rank's stderr is a file.
+# The script `rank`, which stands between mpirun and the program where a test counts lines. mpirun
+# may drop the ranks' output while it ends a job, so each rank's stderr is a file.
 lab_write_rank() {
     printf '%s\n' '#!/bin/sh' 'exec "$@" 2> "err.$OMPI_COMM_WORLD_RANK"' > "$LAB_FOLDER/rank"
     chmod 755 "$LAB_FOLDER/rank"
 }
 
-# lab_plug HOST NUMBER: the namespace, its cable to the bridge, its address, core and folder.
+# lab_plug HOST NUMBER: makes the namespace, its cable to the bridge, its address, core and folder.
 lab_plug() {
     local host=$1 number=$2 space=$LAB_NAME-$1
     mkdir -p "$LAB_FOLDER/$host/tmp"
@@ -85,7 +86,7 @@ lab_up() {
     export LAB_NAME=mmul-$$ LAB_HOSTS='' LAB_MISSING=''
     lab_find_missing
     [ -z "$LAB_MISSING" ] || return 0
-    LAB_FOLDER=$(mktemp -d "$TMPDIR/lab.XXXX") # short: daemons of mpirun make sockets below it
+    LAB_FOLDER=$(mktemp -d "$TMPDIR/lab.XXXX")  # short: mpirun's daemons make sockets below it
     export LAB_FOLDER
     mkdir -p "$LAB_FOLDER/launcher/tmp"
     lab_write_agent
@@ -95,7 +96,7 @@ lab_up() {
         ip -n "$LAB_NAME-launcher" link add bridge type bridge &&
         ip -n "$LAB_NAME-launcher" address add 10.77.0.254/24 dev bridge &&
         ip -n "$LAB_NAME-launcher" link set bridge up || return 1
-    # A switch has no firewall: in the launcher's namespace frames need not pass through one.
+    # A switch has no firewall, so frames in the launcher's namespace bypass iptables.
     ip netns exec "$LAB_NAME-launcher" sh -c 'echo 0 > /proc/sys/net/bridge/bridge-nf-call-iptables' \
         2> /dev/null || true
     for ((number = 1; number <= $1; number++)); do
@@ -111,7 +112,7 @@ lab_pids() {
     done
 }
 
-# Ends what runs on the hosts; prints how many processes that were.
+# Ends the processes on the hosts and prints their number.
 lab_clear() {
     local pids
     mapfile -t pids < <(lab_pids)
@@ -130,9 +131,9 @@ lab_down() {
     unset LAB_FOLDER
 }
 
-# lab_rate RATE: both ends of every cable; `none` as fast as it goes. What TCP hands over at once, 64 KiB and headers,
-# has to fit into the burst: else the shaper cuts it into frames, a work that network cards do themselves and that
-# costs a host 5 ns of CPU per byte here.
+# lab_rate RATE: sets both ends of every cable; `none` removes the limit. TCP hands over up to 64
+# KiB and headers at once, and the burst must hold that. Otherwise the shaper cuts the data into
+# frames, which network cards do themselves and which costs a host 5 ns of CPU per byte here.
 lab_rate() {
     local host shape=(replace dev eth0 root tbf rate "$1" burst 128k latency 50ms)
     [ "$1" != none ] || shape=(del dev eth0 root)
@@ -150,9 +151,10 @@ lab_mend() {
     ip -n "$LAB_NAME-launcher" link set "$1" master bridge
 }
 
-# lab_mpirun HOSTS ARGUMENTS...: not longer than LAB_SECONDS (124 then). Without --bind-to none a daemon binds
-# its ranks to cores of the launcher. Ends with mpirun's exit code. On a busy machine mpirun may put words of its own
-# before a line of ours: its child was there before it gave it a process group, which does no harm.
+# lab_mpirun HOSTS ARGUMENTS...: runs LAB_SECONDS at most (124 then) and ends with mpirun's exit
+# code. Without --bind-to none a daemon binds its ranks to cores of the launcher. On a busy machine
+# mpirun may print a harmless warning before the program's first line: its child existed before
+# mpirun gave it a process group.
 lab_mpirun() {
     local hosts=$1 status=0 errors
     errors=$(mktemp "$LAB_FOLDER/errors.XXXX")
@@ -167,7 +169,7 @@ lab_mpirun() {
     return $status
 }
 
-# The processes of our program on a host.
+# Prints the processes of the program on a host.
 lab_program_pids() {
     local pid
     for pid in $(ip netns pids "$LAB_NAME-$1"); do

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Products over two and three hosts, each with its own network stack (see hosts.bash): the same elements as on
-# one rank and in numpy, however the work is cut, and no more bytes on the cable than the plan says.
+# Products over two and three hosts, each with its own network stack (see hosts.bash). The elements
+# equal those of one rank and numpy's for any cut of the work, and the bytes on the cable do not
+# exceed the plan's.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load ../cli/helper
 load hosts
@@ -32,8 +33,9 @@ ranks_of() {
     echo $((${slots//,/ + }))
 }
 
-# product HOSTS EXPRESSION ARGUMENTS...: on one rank per slot, and alone; both are what numpy says. $weights are
-# those of the ranks, $map is mpirun's, $io is root unless given; leaves report.json.
+# product HOSTS EXPRESSION ARGUMENTS...: runs with one rank per slot, and alone. Both results equal
+# numpy's. $weights are those of the ranks, $map is mpirun's, and $io is root by default. Leaves
+# report.json.
 product() {
     local hosts=$1 expression=$2 alone
     shift 2
@@ -51,7 +53,7 @@ product() {
     operands equal "$expression" alone.bin D.bin
 }
 
-@test "rows and columns, two hosts and three, one and two ranks on each" {
+@test "products by rows and columns are right on two hosts and three, with one and two ranks on each" {
     product $two "a @ b" A.bin B.bin --split rows
     operands report "r['nodes'] == 2" "r['split'] == 'rows'" "[x['host'] for x in r['ranks']] == ['node1', 'node2']"
     product $two_twice "a @ b" A.bin B.bin --split cols
@@ -62,20 +64,20 @@ product() {
     operands report "r['nodes'] == 3"
 }
 
-@test "transposes" {
+@test "transposed products are right" {
     product $two "a @ b" At.bin Bt.bin --transpose-a --transpose-b --split rows
     product $two_twice "a @ b" At.bin B.bin --transpose-a --split cols
     product $three "a @ b" A.bin Bt.bin --transpose-b --split cols
 }
 
-@test "alpha, beta and C" {
+@test "alpha, beta and C give the right product" {
     product $two_twice "3 * (a @ b) - 2 * c" A.bin B.bin --alpha 3 --beta -2 --c-in C.bin --split rows
     product $three "2 * c - a @ b" At.bin Bt.bin --transpose-a --transpose-b --alpha -1 --beta 2 --c-in C.bin \
         --split cols
     product $two "5 * c" A.bin B.bin --alpha 0 --beta 5 --c-in C.bin
 }
 
-@test "stacks: batches that repeat, a 3-D stack, transposes, C" {
+@test "stacks are right: batches that repeat, a 3-D stack, transposes, C" {
     product $two_twice "s @ t" S.bin T.bin --split rows
     product $three "s @ t" St.bin Tt.bin --transpose-a --transpose-b --split cols
     product $two "2 * (s @ t) + 3 * u" S.bin Tt.bin --transpose-b --alpha 2 --beta 3 --c-in U.bin --split cols
@@ -83,13 +85,13 @@ product() {
     product $two_twice "v @ w" Vt.bin Wt.bin --transpose-a --transpose-b --split cols
 }
 
-@test "16-bit operands" {
+@test "16-bit operands give the right product" {
     product $two_twice "a @ b" Ah.bin Bh.bin --split rows
     product $three "a @ b" Ab.bin Bb.bin --split cols --dtype float32
     product $two "a @ b" Ah.bin B.bin --split cols
 }
 
-@test "weights, and nodes without work" {
+@test "weights give the right product, also with nodes without work" {
     weights=3,1 product $two "a @ b" A.bin B.bin --split rows
     operands report "[x['end'] - x['begin'] for x in r['ranks']] == [46, 15]"
     weights=0,1 product $two "a @ b + c" A.bin B.bin --split rows --beta 1 --c-in C.bin
@@ -100,7 +102,7 @@ product() {
     operands report "[x['end'] - x['begin'] for x in r['ranks']] == [0, 0, 0, 34, 68, 0]"
 }
 
-@test "ranks dealt out host by host, each with its own share" {
+@test "ranks mapped host by host each get their own share" {
     map="--map-by node"
     weights=1,2,3,4 product $two_twice "a @ b" A.bin B.bin --split rows
     operands report "[x['host'] for x in r['ranks']] == ['node1', 'node2', 'node1', 'node2']" \
@@ -115,13 +117,13 @@ product() {
     lab_rate none
 }
 
-# Bytes that came in and went out at a host's cable so far.
+# Bytes received and sent so far at a host's cable.
 cable_bytes() {
     ip netns exec "$LAB_NAME-$1" cat /sys/class/net/eth0/statistics/{rx,tx}_bytes | xargs
 }
 
-# B is the larger part, so sending it once per rank would treble what comes in.
-@test "bytes cross the network once per node, as many as plan and report say" {
+# B is the larger operand, so one copy per rank would treble the received bytes.
+@test "bytes cross the network once per node, as many as plan and report give" {
     local hosts=node1:3,node2:3 received sent rx tx
     "$MPIMATMUL" gen big_A.bin --dims 301x503 --kind integer --seed 1
     "$MPIMATMUL" gen big_B.bin --dims 503x601 --kind integer --seed 2
@@ -140,11 +142,11 @@ cable_bytes() {
         "4 * 150 * 601 <= $((tx - sent)) < 4 * 150 * 601 + 300e3"
 }
 
-@test "nodes with little memory work in rounds, and no element differs" {
+@test "nodes with little memory work in rounds with the same elements" {
     "$MPIMATMUL" gen big_A.bin --dims 2003x1501 --kind integer --seed 1
     "$MPIMATMUL" gen big_B.bin --dims 1501x907 --kind integer --seed 2
     "$MPIMATMUL" mul big_A.bin big_B.bin --device cpu -o alone.bin --quiet
-    # What a process takes by itself depends on the CPU's kernels: what is left beside it is what counts.
+    # A process's own memory depends on the CPU's kernels, so the limit is relative to it.
     local taken room least
     lab_mpirun $two -n 2 "$MPIMATMUL" plan big_A.bin big_B.bin --weights equal --device cpu --io root --memory 200MiB \
         --json > plan.json
@@ -161,7 +163,7 @@ cable_bytes() {
     done
 }
 
-@test "what does not fit at all ends every rank with 71 and the numbers" {
+@test "a job larger than the memory ends every rank with 71 and the numbers" {
     run --separate-stderr lab_mpirun $two_twice -n 4 "$LAB_FOLDER/rank" "$MPIMATMUL" mul A.bin B.bin \
         --weights equal --device cpu -o D.bin --split rows --memory 1MiB
     expect_status 71
@@ -170,8 +172,8 @@ cable_bytes() {
     [ -z "$output" ] && [ ! -e D.bin ] && [ ! -e D.bin.part ]
 }
 
-# The device of each is slow, which is nothing to speak of.
-@test "a rank of another host that is stopped is named, and goes on" {
+# The device of each rank is slow, which needs no notice.
+@test "a stopped rank of another host is named when it stops and when it continues" {
     stop_rank_1 3>&- &
     run --separate-stderr lab_mpirun $two -n 2 "$(recorder)" "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet \
         --weights equal --io root --device faulty:delay=12s:cpu
@@ -192,7 +194,7 @@ kill_rank_1() {
     kill -KILL "$(< pid.1)"
 }
 
-# mpirun may end root in the middle of its words, where the machine is busy.
+# On a busy machine mpirun may end root in the middle of its words.
 @test "a rank of another host that dies is named, and no other one" {
     local said=''
     for _ in 1 2 3; do
@@ -211,12 +213,13 @@ mpimatmul: rank 1 on node2 has ended or does not answer
         { show; return 1; }
 }
 
-@test "nothing of these jobs still runs on the hosts" {
+@test "no process of these jobs runs on the hosts at the end" {
     [ -z "$(lab_pids)" ]
 }
 
-# Whole numbers that float32 does not hold, in files of root's; shares by speeds, with a rank that is late and lends.
-@test "float64 on two hosts and three, by rows and columns, a transpose, C_in, a late rank, and in a program" {
+# Whole numbers that float32 cannot hold, in files of root's. Shares follow speeds, and other nodes
+# steal from a late rank.
+@test "float64 is exact on two hosts and three: by rows and columns, a transpose, C_in, a late rank, and in a program" {
     "$PYTHON" << 'END'
 import numpy as np
 rng = np.random.default_rng(1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Values that stay on hosts, each with a shard folder of its own: what goes over root's cable when they are used, and
-# sets that are not what this job's hosts have.
+# Values kept on hosts with a shard folder each: the traffic on root's cable when they are used, and
+# sets that differ from those of this job's hosts.
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
 load ../cli/helper
 load hosts
@@ -14,7 +14,7 @@ teardown_file() {
     lab_down
 }
 
-# Each host's shards are in a folder of its own; W is 4 MB, Y = X W another 4.
+# Each host's shards are in a folder of its own. W is 4 MB, Y = X W another 4.
 setup() {
     lab_begin_test
     need_numpy
@@ -29,22 +29,22 @@ np.save("W.npy", r.integers(-4, 5, (1000, 1000)).astype("f4"))
 END
 }
 
-# hosts LIST ARGUMENTS...: the program, one rank on each; sets status, output, stderr.
+# hosts LIST ARGUMENTS...: runs the program with one rank on each. Sets status, output, stderr.
 hosts() {
     local list=$1
     shift
     run --separate-stderr lab_mpirun "$list" -n "$(tr , '\n' <<< "$list" | wc -l)" ./own "$@"
 }
 
-# Bytes over root's cable in both directions so far.
+# Prints the bytes over root's cable in both directions so far.
 root_bytes() {
     local in out
     { read -r in; read -r out; } < <(ip netns exec "$LAB_NAME-node1" cat /sys/class/net/eth0/statistics/{rx,tx}_bytes)
     echo $((in + out))
 }
 
-# moves LEAST MOST ARGUMENTS...: a run that succeeds on three hosts; over root's cable go so many bytes more than
-# `started`, those of one that only starts ranks and lets them agree.
+# moves LEAST MOST ARGUMENTS...: a run that succeeds on three hosts. Over root's cable go that many
+# bytes beyond `started`, those of a run that only starts ranks and lets them agree.
 moves() {
     local least=$1 most=$2 before
     shift 2
@@ -58,15 +58,15 @@ moves() {
 
 three=node1:1,node2:1,node3:1
 
-@test "what three hosts have kept does not cross root's cable again" {
+@test "values kept on three hosts do not cross root's cable again" {
     echo 'print(generate((3, 3), kind="integer"))' > nothing.py
     printf '%s\n' 'save("kept:y", load("X.npy") @ load("W.npy"))' > keep.py
     printf '%s\n' 'save("Y.npy", load("X.npy") @ load("W.npy"))' > file.py
     printf '%s\n' 'y = load("kept:y")' 'save("kept:z", relu(y) * 2 + y)' > same.py
     printf '%s\n' 'save("S.npy", sum(load("kept:z"), axis=-1))' > sums.py
     printf '%s\n' 'save("T.npy", load("kept:z"))' > fetch.py
-    # Two thirds of X and W, which goes on from host to host, go out; two thirds of Y come home where a file of root's
-    # is to have them.
+    # Two thirds of X, and of W, which goes on from host to host, are sent. Two thirds of Y return
+    # if root writes a file of it.
     started=0
     moves 1 200000 run nothing.py --weights equal
     started=$moved
@@ -74,7 +74,7 @@ three=node1:1,node2:1,node3:1
     moves 9300000 11700000 run file.py --weights equal
     [ "$(echo node?/*)" = "node1/y_shard_0.bin node1/y_shards.json node2/y_shard_1.bin node2/y_shards.json $(
         )node3/y_shard_2.bin node3/y_shards.json" ]
-    # Used where it lies: words of agreement, and of the last one the sums, 8 KB.
+    # Used in place: messages of agreement, and in the last case the sums, 8 KB.
     moves -20000 20000 run same.py
     moves -20000 20000 run sums.py
     moves 2500000 3500000 run fetch.py
@@ -87,7 +87,7 @@ assert np.array_equal(np.load("S.npy"), z.sum(-1, keepdims=True))
 END
 }
 
-@test "sets that are stale, foreign or not there are refused by name, by the host that finds it out" {
+@test "stale, foreign or missing sets are refused by name, by the host that finds them" {
     hosts $three mul X.npy W.npy -o kept:y --device cpu -q
     expect_status 0
     local use=(mul kept:y W.npy -o Z.npy --device cpu -q)
@@ -98,7 +98,7 @@ END
     hosts node1:1,node2:1 "${use[@]}"
     expect_failure 65 "cannot use kept 'y': 3 ranks have kept it, this job has 2" \
         "run it on 3 ranks, or make a file of it: mpimatmul join"
-    # One host still has what an earlier job left there.
+    # One host still has the set of an earlier job.
     cp -a node3 older
     hosts $three mul W.npy X.npy -o kept:y --device cpu -q
     expect_status 0
@@ -107,7 +107,7 @@ END
     hosts $three "${use[@]}"
     expect_failure 65 "rank 2 on node3: cannot use kept 'y': '$PWD/node3/y_shards.json' is stale: $(
         )root has a set of another job" "keep it again on these ranks"
-    # Another rank's shard under this one's name; one that lost its end; none.
+    # Another rank's shard under this one's name, a truncated one, and a missing one.
     hosts $three mul W.npy X.npy -o kept:y --device cpu -q
     cp node3/y_shard_2.bin node2/y_shard_1.bin
     hosts $three "${use[@]}"

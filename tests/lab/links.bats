@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What goes wrong between two hosts: bytes that change on the way, a rank that dies far away, a host that is cut
-# off. The job ends, says one line where it still can, and leaves an existing result as it was.
+# Faults between two hosts: bytes that change on the way, a remote rank that dies, a host that is
+# cut off. The job ends, prints one line if it still can, and leaves an existing result unchanged.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load ../cli/helper
 load hosts
@@ -14,7 +14,7 @@ teardown_file() {
     lab_down
 }
 
-# Large enough that no message of the run's own (plan, options) is as large.
+# Large enough that no message of the run's own (plan, options) has this size.
 setup() {
     lab_begin_test || return 1
     "$MPIMATMUL" gen A.bin --dims 301x203 --kind integer --seed 1
@@ -26,7 +26,8 @@ setup() {
 
 hosts=node1:1,node2:1
 
-# job ARGUMENTS...: A B into D on both hosts; $before is what comes between mpirun and the program.
+# job ARGUMENTS...: computes A B into D on both hosts. $before stands between mpirun and the
+# program.
 job() {
     # shellcheck disable=SC2086 # before is several words, or none
     run --separate-stderr lab_mpirun $hosts -n 2 ${before:-} "$LAB_FOLDER/rank" "$MPIMATMUL" mul A.bin B.bin \
@@ -34,7 +35,7 @@ job() {
     stderr+=$(cat err.0 err.1)
 }
 
-# contexts OPTIONS: A B into D, rank 1, which is on node2, with other options.
+# contexts OPTIONS: computes A B into D; rank 1, on node2, has other options.
 contexts() {
     local common=("$LAB_FOLDER/rank" "$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --io root)
     # shellcheck disable=SC2086 # several words
@@ -51,7 +52,7 @@ expect_one_line() {
     fi
 }
 
-# The old result, and nothing half-written.
+# The old result, and no temporary file.
 expect_old_result() {
     cmp old.bin D.bin && [ ! -e D.bin.part ]
 }
@@ -60,7 +61,7 @@ expect_right_result() {
     "$MPIMATMUL" mul A.bin B.bin --device cpu -o alone.bin --quiet "$@" && cmp alone.bin D.bin
 }
 
-@test "a bit that changes on the way is noticed, whichever way" {
+@test "a bit that changes on the way is found in either direction" {
     local message before="-x LD_PRELOAD=$BUILD/tests/tamper.so -x MMUL_TAMPER"
     for message in scatterv scatterv:2 send gatherv; do
         export MMUL_TAMPER=$message
@@ -70,13 +71,13 @@ expect_right_result() {
         [ -z "$output" ]
         expect_old_result
     done
-    # The same helper without orders: it is the flipped bit that ends the job.
+    # The same helper without orders succeeds, so the flipped bit ends the job.
     MMUL_TAMPER=none job --split rows --beta 1 --c-in C.bin
     expect_status 0
     expect_right_result --beta 1 --c-in C.bin
 }
 
-@test "a device that is not there, on the host far away" {
+@test "a missing device on the remote host is refused" {
     contexts "--device 7:7"
     expect_status 69
     expect_one_line ""
@@ -84,15 +85,15 @@ expect_right_result() {
     expect_old_result
 }
 
-@test "a device that is lost on the host far away: the CPU there takes over" {
+@test "after a device of the remote host is lost, the CPU there takes over" {
     contexts "--device faulty:fail=*:cpu"
     expect_status 0
     expect_one_line "warning: rank 1"
     expect_right_result
 }
 
-# Root and the other rank of node2 wait for blocks that never come: they are told.
-@test "a device that is lost on the host far away when nobody may take over ends the job with 69" {
+# Root and the other rank of node2 wait for blocks that never arrive, and get the error instead.
+@test "without a replacement, a lost device of the remote host ends the job with 69" {
     local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --io root --no-fallback)
     local tail
     for tail in off 0.5; do
@@ -105,7 +106,7 @@ expect_right_result() {
     done
 }
 
-# start_slow_job: one that computes for many seconds once D.bin.part is there; waits until then.
+# start_slow_job: starts a job of many seconds and waits until D.bin.part exists.
 start_slow_job() {
     local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --io root --device) slow=faulty:delay=40s:cpu i
     lab_mpirun $hosts --tune "$REPO/scripts/mpimatmul.tune" -n 1 -host node1 "${common[@]}" cpu \
@@ -119,7 +120,7 @@ start_slow_job() {
     [ -n "$(lab_program_pids node2)" ]
 }
 
-# expect_job_end LEAST MOST: mpirun's exit code, one that none of ours is.
+# expect_job_end LEAST MOST: mpirun's exit code, which is none of the program's.
 expect_job_end() {
     local code=0
     wait "$job" || code=$?
@@ -131,7 +132,7 @@ expect_job_end() {
     cmp old.bin D.bin
 }
 
-# A killed run cannot clean up behind itself; the next one does.
+# A killed run cannot clean up its files. The next one does.
 expect_next_run() {
     job
     expect_status 0
@@ -139,7 +140,7 @@ expect_next_run() {
     [ ! -e D.bin.part ]
 }
 
-@test "a rank that is killed far away ends the job" {
+@test "a killed rank of the remote host ends the job" {
     start_slow_job
     # shellcheck disable=SC2046 # one or several
     kill -KILL $(lab_program_pids node2)
@@ -156,7 +157,8 @@ expect_next_run() {
     expect_next_run
 }
 
-# start_turns HOSTS ARGUMENTS...: a loop that leaves a checkpoint in every turn; waits for the first one.
+# start_turns HOSTS ARGUMENTS...: starts a loop with a checkpoint in every turn and waits for the
+# first one.
 start_turns() {
     local on=$1 i
     shift
@@ -171,7 +173,7 @@ start_turns() {
     [ -n "$(lab_program_pids node1)" ] && [ -n "$(lab_program_pids node2)" ]
 }
 
-# The process of mpirun: in the launcher's space, and no agent of one of the hosts.
+# The process of mpirun: in the launcher's namespace, and not an agent of one of the hosts.
 launcher_pid() {
     local pid
     for pid in $(ip netns pids "$LAB_NAME-launcher"); do
@@ -186,7 +188,7 @@ expect_all_gone() {
     done
 }
 
-# expect_no_more_commits: of the checkpoint, and it is whole.
+# expect_no_more_commits: no checkpoint is written any more, and the last one is complete.
 expect_no_more_commits() {
     local before
     before=$(stat -c '%i %Z' c.safetensors)
@@ -195,7 +197,7 @@ expect_no_more_commits() {
     "$MPIMATMUL" info c.safetensors > info.out
 }
 
-@test "ranks of both hosts end when mpirun is killed, whose daemons are their launchers" {
+@test "ranks of both hosts end when mpirun is killed, with its daemons as their launchers" {
     start_turns $hosts
     kill -KILL "$(launcher_pid)"
     wait "$job" || true
@@ -204,7 +206,8 @@ expect_no_more_commits() {
     expect_no_more_commits
 }
 
-# Both sides notice it after the seconds that mpimatmul.tune gives, mpirun and the daemon of the host.
+# Both sides, mpirun and the host's daemon, notice the cut after the seconds that mpimatmul.tune
+# sets.
 @test "ranks of both hosts end when root's host is cut off" {
     local i
     start_turns $hosts --tune "$REPO/scripts/mpimatmul.tune"

@@ -26,7 +26,7 @@ def swapped(x):
 
 
 def bfloat16(x):
-    """Bit patterns: exact for the small numbers here."""
+    """Returns bit patterns: exact for the small numbers here."""
     return (np.ascontiguousarray(x, "<f4").view("<u4") >> 16).astype("<u2")
 
 

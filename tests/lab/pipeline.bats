@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Stages of a pipeline on hosts of their own: losses are the reference's, each host has its own layers, and what goes
-# between them is what one stage makes and the other one needs.
+# Stages of a pipeline on hosts of their own: losses equal the reference's, each host has its own
+# layers, and only the values passed between stages cross the network.
 # shellcheck disable=SC2154 # status and output are set by bats
 load ../cli/helper
 load hosts
@@ -30,7 +30,7 @@ agree() {
         awk '{ d = $1 - $2; if (d < -1e-4 || d > 1e-4) exit 1; n++ } END { exit n != 4 }'
 }
 
-@test "stages on hosts of their own, of one and of several ranks, lose as the reference does" {
+@test "stages on hosts of their own, of one and of several ranks, give the losses of the reference" {
     need_numpy
     py "$REPO/tests/reference.py" "$REPO/bench/programs/pipeline.py" "${settings[@]}" file=none.safetensors > expected
     agree node1:1,node2:1 2
@@ -42,13 +42,13 @@ agree() {
     run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run "$REPO/bench/programs/pipeline.py" \
         "${settings[@]}" width=128 layers=4 micro=1 --check
     [ "$status" -eq 0 ] || { echo "$output" "$stderr"; return 1; }
-    # What 8 windows of 16 are in 128 columns of float32 goes to the second stage, and its gradient back, with ids and
-    # the sums of squares; all gradients of the model would be 3 MiB.
+    # Only 8 windows of 16 tokens in 128 columns of float32 go to the second stage, and their
+    # gradient back, with ids and the sums of squares. All gradients of the model would be 3 MiB.
     [[ $output =~ s,\ ([0-9.]+)\ KiB\ between\ nodes ]]
     [ "${BASH_REMATCH[1]%.*}" -ge 128 ] && [ "${BASH_REMATCH[1]%.*}" -le 140 ]
 }
 
-@test "a stage that is lost ends the job" {
+@test "a lost stage ends the job" {
     local code=0 job
     LAB_SECONDS=400 lab_mpirun node1:1,node2:1 "$MPIMATMUL" run "$REPO/bench/programs/pipeline.py" "${settings[@]}" \
         turns=100000 > job.out 2> job.err 3>&- &

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Jobs on two hosts whose mpirun is killed, or whose root's host is cut off, that start again at once end as if nothing
-# had happened. More of them, and cuts of several ranks, which take 40 s each: tests/restarts.py --cut 3 5.
+# Jobs on two hosts, with a killed mpirun or with root's host cut off, restart at once and give the
+# result of undisturbed jobs. For more kills, and for cuts with several ranks, which take 40 s each:
+# tests/restarts.py --cut 3 5.
 load ../cli/helper
 load hosts
 
@@ -23,7 +24,7 @@ setup() {
     export RESTARTS_MPIRUN_LEFT="$inside -H node2:1,node3:2"
     export RESTARTS_CUT="ip -n $LAB_NAME-launcher link set node1 nomaster"
     export RESTARTS_MEND="ip -n $LAB_NAME-launcher link set node1 master bridge"
-    # Kept sets are shards of the hosts' own disks: those of other hosts are not read.
+    # Kept sets are shards on the hosts' own disks. A host does not read those of others.
     kinds=(training product saves script)
 }
 
@@ -35,10 +36,10 @@ expect_right() {
     [[ "$status ${lines[-1]}" == "0 "*" 0 wrong" ]] || { show; return 1; }
 }
 
-@test "four kills of mpirun on two hosts" {
+@test "four kills of mpirun on two hosts leave the results right" {
     expect_right 4 1
 }
 
-@test "a cut of the host where the only rank runs on" {
+@test "a cut of the host with the only rank leaves the result right" {
     expect_right --cut 1 1
 }

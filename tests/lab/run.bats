@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Programs on three hosts, each with its own network stack (see hosts.bash), one of them slow, at the end of a slow
-# cable: the same numbers, and it has less to do; every pair of placements, every rule of a product, a chain; devices
-# that fail.
+# Programs on three hosts, each with its own network stack (see hosts.bash), one of them slow and
+# behind a slow cable: the same numbers, and a smaller share for that host; every pair of
+# placements, every rule of a product, a chain; devices that fail.
 # shellcheck disable=SC2154 # status and output are set by bats
 load ../cli/helper
 load hosts
@@ -30,14 +30,14 @@ print(y)
 END
 }
 
-# run_hosts OPTIONS...: node3's device takes its time.
+# run_hosts OPTIONS...: node3 has a slow device.
 run_hosts() {
     local common=("$MPIMATMUL" run e.py "$@" --device)
     run --separate-stderr lab_mpirun $hosts -n 1 -host node1 "${common[@]}" cpu \
         : -n 1 -host node2 "${common[@]}" cpu : -n 1 -host node3 "${common[@]}" faulty:delay=150ms:cpu
 }
 
-@test "a program on three hosts while one is slow" {
+@test "a program on three hosts with a slow one gives the same numbers" {
     need_numpy
     tc -n "$LAB_NAME-node3" qdisc replace dev eth0 root tbf rate 300mbit burst 128k latency 50ms ||
         skip "lab: cannot shape a cable"
@@ -60,8 +60,8 @@ assert parts[2] < min(parts[:2])
 END
 }
 
-# A chunk of rows takes its time on the cable, a product of it does not.
-@test "rows of a late host are computed while others of them are on their way" {
+# A chunk of rows takes long on the cable, its product does not.
+@test "rows of a late host are computed while its other rows are on their way" {
     cat > many.py << 'END'
 x = generate((3000, 1500), kind="integer", seed=1)
 save("D.bin", relu(x @ generate((1500, 1500), kind="integer", seed=2)))
@@ -82,7 +82,7 @@ assert ranks[0]["claims"] > 3 and ranks[1]["claims"] == 0
 END
 }
 
-@test "a program on three hosts of which one loses its device for good" {
+@test "a program is right after one of three hosts loses its device for good" {
     local common=("$MPIMATMUL" run e.py --weights equal --no-fallback --device)
     run --separate-stderr lab_mpirun $hosts -n 1 -host node1 "${common[@]}" cpu \
         : -n 1 -host node2 "${common[@]}" faulty:fail=2:cpu : -n 1 -host node3 "${common[@]}" cpu
@@ -91,7 +91,7 @@ END
     [ ! -e Y.npy ] && [ ! -e Y.npy.part ] && [ ! -e S.npy ] && [ ! -e S.npy.part ]
 }
 
-@test "shares of a product stay on devices of two hosts, one of which is lost with it, or errs" {
+@test "shares of a product stay on devices of two hosts, one of which loses its device, or errs" {
     local rule common=("$MPIMATMUL" run e.py --weights equal --device-timeout 1 --report report.json --device)
     need_numpy
     for rule in hang=1000000 hang=1000000,fail=2 hang=1000000,corrupt=1; do
@@ -114,7 +114,7 @@ END
     done
 }
 
-@test "values move between all placements on three hosts while one is slow" {
+@test "values move between all placements on three hosts, one of them slow" {
     tc -n "$LAB_NAME-node3" qdisc replace dev eth0 root tbf rate 300mbit burst 128k latency 50ms ||
         skip "lab: cannot shape a cable"
     run lab_mpirun node1:2,node2:1,node3:1 -n 4 "$BUILD/tests/mpi/program_test" hosts
@@ -124,13 +124,13 @@ END
     [[ "$output" == *"1..9" ]] || { show; return 1; }
 }
 
-# values_at MIB: what the plan says of memory with that limit.
+# values_at MIB: prints the plan's memory with that limit.
 values_at() {
     lab_mpirun node1:1,node2:1 "$MPIMATMUL" run early.py --device cpu --weights equal --memory "$1MiB" --check |
         grep -o 'values take [0-9.]*'
 }
 
-@test "operands that come early take more memory; where that is too much they come when they are read" {
+@test "operands sent early take more memory, and are sent when they are read if memory is short" {
     need_numpy
     "$MPIMATMUL" gen X.npy --dims 256x2048 --kind integer --seed 1 -q
     {

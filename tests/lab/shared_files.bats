@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Hosts that see root's files read them themselves; hosts that do not are sent what they need. The hosts of the
-# lab share this machine's files; one that should not see them gets a folder of its own over theirs.
+# Hosts that see root's files read them themselves; the others receive the data. The hosts of the
+# lab share this machine's files. A host that should not see the files gets a folder of its own
+# mounted over them.
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; a script is written in quotes
 load ../cli/helper
 load hosts
@@ -23,7 +24,7 @@ setup() {
 
 hosts=node1:2,node2:2
 
-# job IO ARGUMENTS...: into D.bin, with a report.
+# job IO ARGUMENTS...: computes D.bin, with a report.
 job() {
     local io=$1
     shift
@@ -39,7 +40,7 @@ network_bytes() {
     sed -n 's/^ *"network_bytes": \([0-9]*\),*$/\1/p' report.json
 }
 
-@test "hosts that see the files are sent nothing" {
+@test "hosts that see the files receive no data" {
     local result=$((150 * 151 * 4)) whole=$((203 * 151 * 4)) pieces=$((150 * 203 * 4))
     job auto
     expect_status 0
@@ -67,7 +68,7 @@ elsewhere() {
         "$PWD" "${common[@]}"
 }
 
-@test "a host with another file of that name is sent the right one" {
+@test "a host with another file of that name receives the right data" {
     elsewhere auto
     expect_status 0
     expect_right_result

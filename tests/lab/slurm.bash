@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# A Slurm of two nodes on this machine, started by the test that uses it: munged, slurmctld and two slurmd in the
-# foreground, with configuration, key, socket, ports and state of their own below a temporary folder. What the
-# machine may run itself is not touched. Each node has a host name of its own and this machine's cores, and cores
-# and memory are given out as clusters do: what a job does not ask for it does not get.
+# A Slurm of two nodes on this machine, started by the test that uses it: munged, slurmctld and two
+# slurmd in the foreground, with configuration, key, socket, ports and state of their own below a
+# temporary folder. A Slurm of the machine itself is not touched. Each node has a host name of its
+# own and this machine's cores. As on clusters, a job gets only the cores and memory it asks for.
 #
 #   slurm_up     starts it; where that is not possible, SLURM_MISSING says why;   need_slurm   skips then
 #   slurm_down   ends jobs and daemons, by the numbers they were started with
@@ -19,7 +19,7 @@ slurm_find_missing() {
         command -v $program > /dev/null || SLURM_MISSING="lab: no $program"
     done
     [ -n "$SLURM_MISSING" ] || unshare --uts true 2> /dev/null || SLURM_MISSING="lab: no host names for nodes"
-    # slurmd gives out all processors of the machine, whatever this process may use.
+    # slurmd offers all processors of the machine, whatever this process may use.
     [ -n "$SLURM_MISSING" ] || [ "$(slurm_shape CPUs)" -eq "$(count_processors)" ] ||
         SLURM_MISSING="lab: not every processor may be used"
     export SLURM_MISSING
@@ -29,7 +29,8 @@ need_slurm() {
     [ -z "$SLURM_MISSING" ] || skip "$SLURM_MISSING"
 }
 
-# slurm_shape NAME: CPUs, SocketsPerBoard, CoresPerSocket, ThreadsPerCore or RealMemory of this machine.
+# slurm_shape NAME: CPUs, SocketsPerBoard, CoresPerSocket, ThreadsPerCore or RealMemory of this
+# machine.
 slurm_shape() {
     slurmd -C | grep -o -m 1 "$1=[0-9]*" | cut -d = -f 2
 }
@@ -48,7 +49,7 @@ print(*(s.getsockname()[1] for s in sockets))'
 }
 
 # TmpFS: Slurm keeps a folder of each step's PMIx there, and nodes of one machine may not share it.
-# A node's one GPU is a number for Slurm: no job here opens it.
+# A node's one GPU is only a number for Slurm: no job here opens it.
 slurm_configure() {
     local host controller port1 port2
     host=$(hostname -s)
@@ -85,13 +86,13 @@ END
     echo 'Name=gpu Count=1 File=/dev/null' > "$SLURM_FOLDER/gres.conf"
 }
 
-# slurm_start PROGRAM ARGUMENTS...: in the background, its number into the list.
+# slurm_start PROGRAM ARGUMENTS...: starts it in the background and adds its process id to the list.
 slurm_start() {
     "$@" >> "$SLURM_FOLDER/${1##*/}.log" 2>&1 < /dev/null 3>&- &
     echo $! >> "$SLURM_FOLDER/pids"
 }
 
-# slurm_wait COMMAND...: until it succeeds, 20 seconds at most.
+# slurm_wait COMMAND...: repeats it until it succeeds, for 20 seconds at most.
 slurm_wait() {
     local i
     for ((i = 0; i < 100; i++)); do
@@ -107,7 +108,7 @@ slurm_is_idle() {
     [ "$(sinfo --noheader --format '%D %T')" = "${#slurm_nodes[@]} idle" ]
 }
 
-# All jobs of an array have.
+# All jobs of an array have ended.
 slurm_has_ended() {
     local states
     states=$(scontrol show job "$1" | grep -o 'JobState=[A-Z_]*')
@@ -136,7 +137,7 @@ slurm_up() {
     slurm_wait slurm_is_idle
 }
 
-# The last one started goes first: slurmd needs its controller no more then.
+# Ends the daemons in reverse order: slurmd no longer needs its controller then.
 slurm_down() {
     [ -n "${SLURM_FOLDER:-}" ] || return 0
     local pid

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# The installed mpimatmul.sbatch under a real Slurm of two nodes that gives out cores and memory (see slurm.bash):
-# results, who got which cores, the report that is kept, and the job's exit code, which is the program's.
+# The installed mpimatmul.sbatch under a real Slurm of two nodes that manages cores and memory (see
+# slurm.bash): results, the cores of each rank, the stored report, and the job's exit code, which is
+# the program's.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load ../cli/helper
 load slurm
@@ -13,7 +14,7 @@ setup_file() {
     export INSTALLED=$BATS_FILE_TMPDIR/root/usr/local
     # As in ../cli/helper: failures end without a second of waiting.
     export OMPI_MCA_odls_base_sigkill_timeout=0
-    # One rank on a node without GPUs uses so many threads.
+    # One rank on a node without GPUs uses this number of threads.
     CORES=$("$INSTALLED/bin/mpimatmul" devices --json | "$PYTHON" -c 'import json, sys
 print(json.load(sys.stdin)["nodes"][0]["cores"])')
     export CORES
@@ -36,9 +37,9 @@ need_cores() {
     [ "$CORES" -ge "$1" ] || skip "lab: $CORES core of $1"
 }
 
-# submit OPTION... [VARIABLE=VALUE...]: the script as a user submits it, until it has ended. job is its number,
-# status its exit code (of an array the largest), log what it printed, description what Slurm says of it.
-# (`sbatch --wait` looks every 10 s.)
+# submit OPTION... [VARIABLE=VALUE...]: submits the script as a user does and waits for its end. job
+# is its number, status its exit code (of an array the largest), log its output, description Slurm's
+# record of it. (`sbatch --wait` polls only every 10 s.)
 submit() {
     local word options=() variables=ALL
     for word in "$@"; do
@@ -56,8 +57,8 @@ submit() {
     echo "$log"
 }
 
-# expect_report FILE RANKS NODES: kept beside the result, and of this run: every core of each node has been used,
-# and shared between the ranks of the node.
+# expect_report FILE RANKS NODES: the report stands beside the result and is of this run: every core
+# of each node was used, shared between the ranks of the node.
 expect_report() {
     python "$@" "$CORES" << 'END'
 import json
@@ -83,7 +84,8 @@ assert np.array_equal(found, a @ b), "not the product"
 END
 }
 
-# expect_failed_job LAUNCHER CODE LINE: the job's code, one line of ours in its log, and neither result nor report.
+# expect_failed_job LAUNCHER CODE LINE: the job's code, one line of the program in its log, and
+# neither result nor report.
 expect_failed_job() {
     expect_status "$2" || return 1
     [ "$(grep -v ' fabric on this machine: ' <<< "$log" | grep '^mpimatmul: ')" = "mpimatmul: $3" ] || return 1
@@ -91,7 +93,7 @@ expect_failed_job() {
     [ -z "$(find . -name 'C.bin*')" ]
 }
 
-@test "as it is: one rank on one node, with all its cores and memory" {
+@test "the unchanged script runs one rank on one node with all its cores and memory" {
     submit
     expect_status 0
     expect_product C.bin
@@ -101,14 +103,14 @@ expect_failed_job() {
     [[ "$description" == *"TimeLimit=01:00:00"* ]]
 }
 
-@test "two nodes, the report is kept, the job ends with 0" {
+@test "two nodes keep the report, and the job ends with 0" {
     submit --nodes=2 OUT=D.bin
     expect_status 0
     expect_product D.bin
     expect_report "D.bin.report.$job.json" 2 2
 }
 
-@test "files named by variables, as many ranks as tasks" {
+@test "variables name the files, and the job has as many ranks as tasks" {
     need_cores 2
     mkdir far
     cp A.bin far/left.bin
@@ -119,14 +121,14 @@ expect_failed_job() {
     expect_report "far/D.bin.report.$job.json" 4 2
 }
 
-@test "started by srun: two nodes, all their cores" {
+@test "srun starts a job on two nodes with all their cores" {
     submit --nodes=2 LAUNCH=srun
     expect_status 0
     expect_product C.bin
     expect_report "C.bin.report.$job.json" 2 2
 }
 
-@test "started by srun: tasks of a node share its cores" {
+@test "srun starts tasks that share the cores of their node" {
     need_cores 2
     submit --nodes=2 --ntasks-per-node=2 LAUNCH=srun
     expect_status 0
@@ -134,8 +136,8 @@ expect_failed_job() {
     expect_report "C.bin.report.$job.json" 4 2
 }
 
-# Without that a rank may get messages before it is ready for them, and falls.
-@test "started by srun after environment.sh: MPI begins and ends on all nodes together" {
+# Without that a rank may get messages before it is ready for them, and crashes.
+@test "srun after environment.sh starts and ends MPI on all nodes together" {
     "$PYTHON" -c 'import mpi4py' 2> /dev/null || skip "mpi4py is not installed"
     cat > end.py << 'END'
 import os
@@ -159,8 +161,9 @@ END
     [ "$(cat end.log)" = $'has waited\nhas waited' ]
 }
 
-# By these a rank knows; with them faked cli/startup tests what it says. Here MPI does not start, as that might crash.
-@test "started by srun without environment.sh: ranks have the variables that tell of it" {
+# A rank recognises its start by these variables. cli/startup tests its notice with faked ones. Here
+# MPI does not start, because it might crash.
+@test "srun without environment.sh gives ranks the variables that show it" {
     unset SLURM_PMIX_FENCE
     printf '%s\n' '#!/bin/sh' 'srun --mpi=pmix env' > names.sbatch
     sbatch --parsable --nodes=2 --ntasks-per-node=1 --output=names.log names.sbatch < /dev/null > number
@@ -173,7 +176,7 @@ END
     [ "$(grep -c -E '^(SLURM_PMIX_FENCE|OMPI_COMM_WORLD_RANK)=' names)" -eq 0 ]
 }
 
-@test "a line for GPUs is whole once its second # is gone: the cards, and a task more than they are" {
+@test "a line for GPUs is valid once its second # is gone: the cards, and a task more than they are" {
     need_cores 2
     [ "$(grep -c '^##SBATCH' job.sbatch)" -eq 4 ]
     while read -r cards tasks; do
@@ -187,7 +190,7 @@ END
     [[ "$description" == *"TresPerNode=gres:gpu:1"* ]]
 }
 
-@test "a program, with values for its names" {
+@test "the script runs a program with values for its names" {
     printf '%s\n' 'size = 4' 'result = "y.npy"' 'save(result, load("A.bin")[:size] @ load("B.bin"))' > program.py
     submit --nodes=2 PROGRAM=program.py WORDS='size=5 result=z.npy'
     expect_status 0
@@ -206,7 +209,7 @@ END
     expect_status 66
 }
 
-@test "an array: each of its jobs has its number for %a" {
+@test "each job of an array has its number for %a" {
     echo 'n = 1' > program.py
     echo 'save(f"y_{n}.npy", load("A.bin")[:n])' >> program.py
     submit --array=2-3 PROGRAM=program.py WORDS='n=%a'
@@ -221,7 +224,7 @@ END
     [ "$(echo C_?.bin.report.*.json | wc -w)" -eq 2 ]
 }
 
-@test "the lines of mpimatmul-clusters(7)" {
+@test "the commands of mpimatmul-clusters(7) work" {
     cp job.sbatch mpimatmul.sbatch
     printf '%s\n' 'corpus = ""' 'turns = 1' 'save("turns.npy", generate((turns, 1)))' > gpt.py
     printf '%s\n' 'seed = 1' 'result = ""' 'save(result, generate((2, 2), seed=seed))' > train.py
@@ -240,7 +243,7 @@ END
     [ -s w_4.npy ]
 }
 
-@test "on nodes shared with others: the cores that --cpus-per-task asks for" {
+@test "on shared nodes the job has the cores that --cpus-per-task asks for" {
     sed -i -e "s/^#SBATCH --exclusive/#SBATCH --cpus-per-task=$(slurm_shape CPUs)/" \
         -e 's/^#SBATCH --mem=0/#SBATCH --mem=200M/' job.sbatch
     for launcher in mpirun srun; do
@@ -252,14 +255,14 @@ END
     done
 }
 
-@test "options come as variables" {
+@test "options may be variables" {
     "$MPIMATMUL" gen B.bin --dims 47x83 --kind integer --seed 2
     submit MPIMATMUL_TRANSPOSE_B=on
     expect_status 0
     [[ "$log" == *"C.bin: 61 x 47"* ]]
 }
 
-@test "an input that is missing ends the job with 66" {
+@test "a missing input ends the job with 66" {
     rm B.bin
     for launcher in mpirun srun; do
         submit --nodes=2 LAUNCH=$launcher
@@ -274,7 +277,7 @@ END
         "'short.bin' is shorter than its header says: 20271 bytes, expected 20272 for 61 x 83 float32"
 }
 
-@test "a program that is not there and a launcher that is none" {
+@test "a missing program and an unknown launcher are refused" {
     submit LAUNCH=ssh
     expect_status 64
     [ "$(tail -n 1 <<< "$log")" = "mpimatmul.sbatch: LAUNCH is 'ssh': expected mpirun or srun" ]

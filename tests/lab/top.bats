@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# What `top` shows of a job on two hosts: the ranks of both, and the progress of both.
+# A job on two hosts in `top`: the ranks of both, and the progress of both.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load ../cli/helper
 load hosts
@@ -16,7 +16,7 @@ teardown_file() {
 setup() {
     lab_begin_test || return 1
     mkdir -m 700 run
-    # Speeds that others have measured would make plans of other rounds.
+    # Speeds stored by other tests would give plans with other rounds.
     export XDG_RUNTIME_DIR=$PWD/run XDG_CACHE_HOME=$PWD/cache
 }
 
@@ -24,8 +24,8 @@ teardown() {
     lab_clear > /dev/null
 }
 
-# look NAME EXPRESSION...: NAME.job is what is said of the one job when each of these is true of it, as `j`, with its
-# ranks r0 and r1, within some seconds.
+# look NAME EXPRESSION...: within some seconds each is true of the only job, as `j`, with its ranks
+# r0 and r1. NAME.job holds the job then.
 look() {
     local name=$1
     shift
@@ -45,11 +45,12 @@ except TypeError: # not known yet
     sys.exit(1)' || return 0
         sleep 0.1
     done
-    cat "$name.json" "$name.job" out err # what was seen last, and what the job has said
+    cat "$name.json" "$name.job" out err  # the last observation, and the output of the job
     return 1
 }
 
-# job SLOW COMMAND...: rank 0 on node1 at once, rank 1 on node2 by a device that is late with each call.
+# job SLOW COMMAND...: rank 0 on node1 without delay, rank 1 on node2 with a device that is late in
+# each call.
 job() {
     local slow=$1
     shift
@@ -57,7 +58,7 @@ job() {
         --device "faulty:delay=$slow:cpu" > out 2> err < /dev/null 3>&- &
 }
 
-@test "a product: ranks of both hosts, and what the slow one has not done is not done" {
+@test "a product shows ranks of both hosts, and the slow rank's remaining work as not done" {
     "$MPIMATMUL" gen A.bin --dims 1024x3000 --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 3000x2000 --seed 2 --quiet
     job 1s mul A.bin B.bin -o C.bin --io root --split rows --weights equal --tail off --quiet
@@ -80,8 +81,8 @@ END
     [ -z "$(ls run/mpimatmul)" ]
 }
 
-# Values of rows: nothing keeps rank 0 from going through all steps while rank 1 is in its first ones.
-@test "a program: the same, where root's node is long through with it" {
+# Values split by rows: rank 0 can finish all steps while rank 1 is in its first ones.
+@test "a program shows the slow rank's remaining work after root's node has finished" {
     cat > p.py << 'END'
 x = generate((2000, 1000), seed=1)
 w = generate((1000, 1000), seed=2)
@@ -104,6 +105,6 @@ END
     [ -e x.npy ]
 }
 
-@test "nothing of these jobs still runs on the hosts" {
+@test "no process of these jobs runs on the hosts at the end" {
     [ -z "$(lab_pids)" ]
 }

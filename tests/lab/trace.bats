@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# mul --trace over three hosts: the lanes of their links, on one clock although each host has its own.
+# mul --trace over three hosts: the lanes of their links, on one clock although each host has its
+# own.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load ../cli/helper
 load hosts
@@ -19,7 +20,8 @@ setup() {
     "$MPIMATMUL" gen B.bin --dims 203x1147 --kind integer --seed 2
 }
 
-# What stands between mpirun and the program: the monotonic clock of each host but the first is hours ahead.
+# The script between mpirun and the program: the monotonic clock of each host but the first is hours
+# ahead.
 write_shift() {
     unshare --time --monotonic 3600 true 2> /dev/null || skip "lab: cannot make time namespaces"
     # shellcheck disable=SC2016 # expanded there
@@ -28,7 +30,7 @@ write_shift() {
     chmod 755 ./shift
 }
 
-@test "links have lanes with their bytes, and clocks that are hours apart are put right" {
+@test "links have lanes with their bytes, and clocks that are hours apart are corrected" {
     write_shift
     run --separate-stderr lab_mpirun node1:1,node2:1,node3:1 -n 3 ./shift "$MPIMATMUL" mul A.bin B.bin -o C.bin \
         --device cpu --io root --split rows --weights equal --trace trace.json --report report.json
@@ -46,14 +48,14 @@ for rank in (1, 2):
     assert total(rank, "relay") == 4 * 203 * 1147
     assert total(rank, "gather") == 4 * 1147 * rows[rank]
     assert all(lane in lanes[rank] and lane != "results to files" for lane in ("device", "scatter", "relay", "gather"))
-    # What arrives is there before it is multiplied, and what is multiplied before it leaves.
+    # A panel arrives before it is multiplied, and a block is multiplied before it leaves.
     first = {lane: lanes[rank][lane][0] for lane in ("scatter", "gather")}
     multiply = next(event for event in lanes[rank]["device"] if event["name"] == "multiply")
     assert first["scatter"]["ts"] + first["scatter"]["dur"] <= multiply["ts"] + 1
     assert multiply["ts"] + multiply["dur"] <= first["gather"]["ts"] + 1
 assert total(0, "scatter") == 4 * 203 * (rows[1] + rows[2])
 assert total(0, "gather") == 4 * 1147 * (rows[1] + rows[2])
-# The same bytes by who sent them and to whom.
+# The same bytes by sender and receiver.
 sent = report["sent_bytes"]
 assert [rank["node"] for rank in report["ranks"]] == [0, 1, 2]
 assert [len(row) for row in sent] == [3, 3, 3] and [sent[i][i] for i in range(3)] == [0, 0, 0], sent
@@ -97,7 +99,7 @@ for rank, lanes in load("trace.json").items():
     end = max(event["ts"] + event["dur"] for event in arrive)
     behind = [step["name"] for step in steps[at + 1:] if step["ts"] + step["dur"] <= end]
     overtakes[rank] = any(name.startswith("matmul") for name in behind)
-# A rank that gets W late has waited for that instead.
+# A rank that gets W late has waited for W, not for the sum.
 assert sum(overtakes.values()) > 1, overtakes
 END
 }
