@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Runs the commands of a document, one after the other in the current folder, as somebody does who reads it.
+"""Runs the commands of a document in the current folder, one after the other, as a reader would.
 
     documents.py run FILE            README.md, a manual page in Markdown, or a .txt of `$ COMMAND` lines and output
-    documents.py run FILE hosts      those of its commands that are for several machines, which `run` alone leaves out
+    documents.py run FILE hosts      its commands for several machines, which `run` alone leaves out
     documents.py check FILE...       each command that is not run (NOT_RUN) is in one of them
 
-In Markdown these are the blocks ```sh (a command a line: each ends with 0) and ```console (`$ COMMAND`, and below it
-what it prints: the words, and numbers but for their last digits; any numbers where it says `console measured`; `...`
-stands for any text, alone for any lines). A block ```python whose first line is `# NAME.py` is that file from there on.
-A line that commands print with `mpimatmul: ` in front is of one that fails.
+Commands in Markdown are the blocks ```sh (a command a line, each ends with 0) and ```console (`$ COMMAND` with its
+expected output below). Words are compared, and numbers except for their last digits; `console measured` accepts any
+numbers. `...` stands for any text, alone for any lines. A block ```python with the first line `# NAME.py` is that
+file from there on. An output line that begins with `mpimatmul: ` belongs to a command that fails.
 """
 import os
 import re
@@ -24,17 +24,17 @@ REPO = Path(__file__).resolve().parent.parent
 SECONDS = 100
 NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 
-# Commands that nothing here runs, and what tries them instead.
+# Commands that no document test runs, with the test that covers them instead.
 NOT_RUN = {
     "make demo": "scripts/demo, which takes all cores",
     "make check": "that is what runs this",
     "sbatch": "tests/lab/slurm.bats",
     "pip install src/python": "tests/cli/python.bats",
 }
-# As long as they are: for the tests shorter.
+# Long commands and their shorter form for the tests.
 SHORTER = {"turns=2000": "turns=4 saves=4", "turns=500": "turns=4", "turns=200": "turns=10", "turns=60": "turns=6",
            "layers=4": "layers=1", "width=128": "width=32", "length=64": "length=16"}
-# Those of several machines, and what comes before them as well as before others.
+# Commands for several machines, and commands that prepare both those and others.
 FOR_HOSTS = re.compile(r"--hostfile|> hosts\b")
 FOR_BOTH = ("cat > ", ". ")
 
@@ -44,7 +44,7 @@ def fail(text):
 
 
 def blocks(path):
-    """(info, lines) of each block of a document."""
+    """Yields (info, lines) of each block of a document."""
     text = path.read_text()
     if path.suffix == ".txt":
         return [("console", text.splitlines())]
@@ -64,7 +64,8 @@ def blocks(path):
 
 
 def commands(path):
-    """(command, lines that it prints or None, whether numbers are measured); a file is a command that writes it."""
+    """Yields (command, expected lines or None, whether numbers are measured). A file is a command
+    that writes it."""
     for info, lines in blocks(path):
         if info == "sh":
             for line in "\n".join(lines).replace("\\\n", " ").splitlines():
@@ -86,7 +87,7 @@ def is_run(command):
 
 
 def data(folder):
-    """What the documents take as given."""
+    """Writes the files that the documents assume."""
     rng = np.random.default_rng(1)
     for name, shape in {"A": (300, 200), "B": (200, 100), "D": (100, 50), "X": (200, 100), "q": (8, 512, 64),
                         "k": (8, 512, 64), "v": (8, 512, 64), "x": (4096, 64), "t": (4096, 10), "w": (10, 64)}.items():
@@ -98,7 +99,8 @@ def data(folder):
 
 
 def script(steps):
-    """All commands in one shell, so that what one sets another has; code.N and out.N are what became of each."""
+    """Returns a script that runs all commands in one shell, so that variables persist. Exit codes
+    go to code.N, output to out.N."""
     text = "code=0\n"
     for number, (command, _, _) in enumerate(steps):
         text += f"(exit $code)\n{{ {command}\n}} > .out.{number} 2>&1 < /dev/null\n"
@@ -107,7 +109,7 @@ def script(steps):
 
 
 def pattern(line):
-    """A line of a document as a regular expression, its numbers as groups."""
+    """Returns a regular expression for a line of a document, with its numbers as groups."""
     parts = []
     for part in re.split(rf"({NUMBER}|\.\.\.|\s+)", line.strip()):
         if re.fullmatch(NUMBER, part):
@@ -139,7 +141,7 @@ def is_printed(expected, lines, measured):
 
 
 def judge(step, code, output):
-    """What is wrong with a command's end, or nothing."""
+    """Returns an error text about a command's result, or None."""
     command, expected, measured = step
     fails = any(line.startswith("mpimatmul: ") for line in expected or ())
     if (code != 0) != fails:

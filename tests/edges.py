@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Values and gradients of functions where a slope has no bound: at 0 and -0, the smallest subnormal number, huge and
-infinite numbers. The expected values are closed forms; where torch is installed and agrees by definition, torch's.
+"""Values and gradients of functions at points of unbounded slope: 0 and -0, the smallest subnormal
+number, huge and infinite numbers. The expected values are closed forms, or torch's where it is
+installed and agrees by definition.
 
     tests/edges.py write FOLDER TYPE       a program, edges.py, and the files that it loads
-    tests/edges.py compare FOLDER TYPE     what the program has saved; prints the number of cases
+    tests/edges.py compare FOLDER TYPE     compares its saved values; prints the number of cases
     tests/edges.py torch                   the closed forms of finite rows against torch in float64
 """
 import sys
@@ -21,7 +22,7 @@ def softplus_at(x):
     return np.logaddexp(0, x), np.exp(-np.logaddexp(0, -x))
 
 
-# (expression, x, its value or None, the gradient of its sum or None). A row of x by one of each.
+# (expression, x, its value or None, the gradient of its sum or None): one of each per element of x.
 TINY = {"float32": 2.0 ** -149, "float64": 2.0 ** -1074}
 HUGE = {"float32": 1e30, "float64": 1e200}
 CASES = [
@@ -55,7 +56,7 @@ CASES = [
     ("maximum(sqrt(x * x), 0.0000000001)", (0, -0.0, 3), (1e-10, 1e-10, 3), (0, 0, 1)),
     ("minimum(sqrt(abs(x)), 1)", (4, INF, 9), (1, 1, 1), (0, 0, 0)),
     ("max(sqrt(abs(x)))", (0, 4, 1), 2, (0, 0.25, 0)),
-    ("sqrt(x)", (0, 4, 1), (0, 2, 1), (INF, 0.25, 0.5)),  # a gradient that is not 0 keeps what IEEE says
+    ("sqrt(x)", (0, 4, 1), (0, 2, 1), (INF, 0.25, 0.5)),  # a nonzero gradient keeps the IEEE value
     ("log(x)", (0, 4, 1), (-INF, None, 0), (INF, 0.25, 1)),
     ("1 / x", (0, 4, -0.0), (INF, 0.25, -INF), (-INF, -1 / 16, -INF)),
     ("silu(x)", (-INF, 0, INF), (0, 0, INF), (0, 0.5, 1)),
@@ -70,7 +71,8 @@ CASES = [
     ("logsumexp(x)", (-INF, -INF, -INF), -INF, (1 / 3, 1 / 3, 1 / 3)),
     ("log1p(x)", (0, -0.0, "tiny"), (0, 0, "tiny"), (1, 1, 1)),
     ("log1p(x)", (1e-9, -1, 1e30), (1e-9 - 5e-19, -INF, np.log(1e30)), (1 - 1e-9, INF, 1e-30)),
-    ("log(1 + exp(x))", (1, 1e4, 0), None, (softplus_at(1)[1], INF, 0.5)),  # overflow is not taken for a slope of 0
+    # overflow does not count as a slope of 0
+    ("log(1 + exp(x))", (1, 1e4, 0), None, (softplus_at(1)[1], INF, 0.5)),
     ("binary_cross_entropy(x, y * 0 + 1)", (100, 0, -100), (100 + np.log(2)) / 3, (0, -1 / 6, -1 / 3)),
 ]
 

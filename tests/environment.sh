@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# The environment of every test, sourced by scripts/run-tests and by each bats file, so that a bats file also
-# runs on its own. Gives: REPO, BUILD, MPIMATMUL (the program), PYTHON, and a TMPDIR of its own.
-# Sourcing it again changes nothing.
+# The environment of every test, sourced by scripts/run-tests and by each bats file, so that a bats
+# file also runs on its own. Sets REPO, BUILD, MPIMATMUL (the program), PYTHON, and a TMPDIR of its
+# own. Sourcing it again changes nothing.
 
 if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     export MMUL_TEST_ENVIRONMENT=1
@@ -13,23 +13,24 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     BUILD=$(mkdir -p "${BUILD:-$REPO/build/$MODE}" && cd "${BUILD:-$REPO/build/$MODE}" && pwd)
     export REPO MODE BUILD
 
-    # The caller's own settings of the program, of its library, which a machine's image may have, and of Python, whose
-    # ranks write into each other's lines when PYTHONUNBUFFERED is set, must not reach the tests, nor `make -n` a make
-    # in a test.
+    # Removes the caller's settings of the program, of OpenBLAS (a machine's image may have some)
+    # and of Python (with PYTHONUNBUFFERED ranks write into each other's lines). `make -n` must not
+    # reach a make in a test either.
     unset "${!MPIMATMUL_@}" "${!OPENBLAS_@}" "${!PYTHON@}" MAKEFLAGS MFLAGS MAKELEVEL
     export MPIMATMUL=$BUILD/bin/mpimatmul
-    # What a sample of the check finds of a device that errs is the same in every run.
+    # A fixed seed: the check samples the same elements of a wrong device in every run.
     export MPIMATMUL_VERIFY_SEED=1
-    # On a busy machine anything may take the two seconds after which a line of progress is printed.
+    # After two seconds the program prints a progress line, and on a busy machine anything may take
+    # that long.
     export MPIMATMUL_PROGRESS=none
 
-    # Debian's python3 has the numpy that scripts/setup installs; another one in PATH may not.
+    # Debian's python3 has the numpy that scripts/setup installs. Another one in PATH may not.
     PYTHON=/usr/bin/python3
     [ -x "$PYTHON" ] || PYTHON=$(command -v python3 || true)
     export PYTHON LC_ALL=C PYTHONDONTWRITEBYTECODE=1
 
-    # Open MPI makes sockets below TMPDIR and a socket's path ends at 108 bytes: a deep folder will not do.
-    # run-tests removes the folder made here; bats alone has one that it removes itself.
+    # Open MPI makes sockets below TMPDIR, and a socket's path has 108 bytes at most, so the folder
+    # must not be deep. run-tests removes the folder made here. bats removes its own.
     if [ -n "${BATS_RUN_TMPDIR:-}" ]; then
         TMPDIR=$BATS_RUN_TMPDIR
     elif [ ${#BUILD} -le 32 ]; then
@@ -39,14 +40,16 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     fi
     export TMPDIR
 
-    # Stored profiles stay in the tests; compiled kernels are kept between runs (cold: 7 s, warm: 0.06 s).
+    # Stored profiles stay inside the tests. Compiled kernels are kept between runs (cold: 7 s,
+    # warm: 0.06 s).
     export XDG_CACHE_HOME=$TMPDIR/cache
     export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$BUILD/pocl-cache}
     export MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$BUILD/mesa-cache}
     mkdir -p "$POCL_CACHE_DIR" "$MESA_SHADER_CACHE_DIR"
 
-    # What a job says of itself from its first half second on (tests/cli/top) would be among the calls of the system
-    # that tests count, or not, by the load of the machine: for all others there is a folder that it does not use.
+    # A job publishes its state from its first half second on (tests/cli/top). Tests that count
+    # system calls would count these or not, depending on the machine's load. All other tests
+    # therefore have a folder that jobs refuse to use.
     export XDG_RUNTIME_DIR=$TMPDIR/run
     mkdir -p "$XDG_RUNTIME_DIR/mpimatmul"
     chmod 700 "$XDG_RUNTIME_DIR"
@@ -56,24 +59,26 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     #   OCL_ICD_VENDORS=/etc/OpenCL/vendors TEST_DEVICES=1:0 make check SUITE=device
     export OCL_ICD_VENDORS=${OCL_ICD_VENDORS:-/etc/OpenCL/vendors/pocl.icd}
 
-    # Open MPI as root in a container, with more ranks than cores, without loading OpenCL drivers into mpirun.
+    # Open MPI as root in a container, with more ranks than cores, without loading OpenCL drivers
+    # into mpirun.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export OMPI_MCA_rmaps_base_oversubscribe=1
     export HWLOC_COMPONENTS=-opencl,-gl
 
-    # There are thousands of starts of a tenth of a second, and of that these take a third: hwloc reads every PCI device
-    # (a call of the hypervisor each) and loads libxml2, PMIx makes files for what the ranks of one host tell each other
-    # (tests/lab has more hosts), and threads of OpenBLAS spin for 25 ms before they sleep.
+    # The tests start thousands of processes of a tenth of a second each. The following would take a
+    # third of that: hwloc reads every PCI device (a call of the hypervisor each) and loads libxml2,
+    # PMIx makes files for data shared by the ranks of one host (tests/lab has more hosts), and
+    # threads of OpenBLAS spin for 25 ms before they sleep.
     export HWLOC_COMPONENTS=$HWLOC_COMPONENTS,-linux:pci,-linux:io HWLOC_PLUGINS_PATH=/nonexistent
     export PMIX_MCA_gds=hash OPENBLAS_THREAD_TIMEOUT=4
 
-    # Several jobs share the cores: ranks that wait let others compute. PATIENT is for `mpirun -x`, which gives it to
-    # them.
+    # Several jobs share the cores, so waiting ranks yield. PATIENT is the argument of `mpirun -x`
+    # for that.
     export OMPI_MCA_mpi_yield_when_idle=1 PATIENT=LD_PRELOAD=$BUILD/tests/patient.so
     case $MODE in asan | tsan) PATIENT=OMPI_MCA_mpi_yield_when_idle ;; esac
 
-    # Ranks of one node copy from each other's memory (CMA) unless a container's seccomp filter forbids the
-    # call, which Open MPI 4.1 finds out too late.
+    # Ranks of one node copy from each other's memory (CMA), unless a container's seccomp filter
+    # forbids the call. Open MPI 4.1 notices that too late.
     cma_is_permitted() {
         "$PYTHON" - <<'PYTHON_END' 2> /dev/null
 import ctypes, os, sys
@@ -89,20 +94,23 @@ PYTHON_END
         export OMPI_MCA_btl_vader_single_copy_mechanism=none
     fi
 
-    # Open MPI and the OpenCL drivers keep memory until exit: leaks are looked for in our own code only.
+    # Open MPI and the OpenCL drivers keep memory until exit, so leaks are searched in the project's
+    # own code only.
     export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=0}
     export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$REPO/tests/leaks.supp:print_suppressions=0}
     export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
-    # What the libraries under us do among their own threads the thread sanitizer cannot see, and takes for races.
+    # The thread sanitizer does not see synchronisation inside uninstrumented libraries and would
+    # report races there.
     export TSAN_OPTIONS=${TSAN_OPTIONS:-ignore_noninstrumented_modules=1:exitcode=99}
 fi
 
-# What the sanitizers' own doings would spoil, and why.
+# need_plain REASON: skips a test that a sanitizer would disturb.
 need_plain() {
     case $MODE in asan | tsan) skip "$MODE: $1" ;; esac
 }
 
-# make_built TARGET...: `make install` and the like of what is built; builds nothing, whatever flags it was built with.
+# make_built TARGET...: runs `make install` and similar targets on the existing build. Builds
+# nothing, whatever its flags were.
 make_built() {
     make -s -C "$REPO" SETUP=no BUILD="$BUILD" MODE="$MODE" -o all -o "${BUILD#"$REPO"/}/deb/mpimatmul" "$@"
 }

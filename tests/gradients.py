@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The gradient of every function of programs that has one, in float64: against central differences of the reference,
-and of the reference's tape.
+"""Gradients of every differentiable function of programs, in float64, compared with central
+differences of the reference and with the reference's tape.
 
-    tests/gradients.py write FOLDER       a program, gradients.py, and what it loads
-    tests/gradients.py compare FOLDER [TOLERANCE]     what it has saved, of the largest element of each (1e-6); prints
-                                                      how many gradients that were
+    tests/gradients.py write FOLDER       a program, gradients.py, and the files that it loads
+    tests/gradients.py compare FOLDER [TOLERANCE]     compares its saved gradients, relative to the largest element of
+                                                      each (1e-6), and prints their number
 """
 import sys
 from pathlib import Path
@@ -17,7 +17,8 @@ import reference  # noqa: E402  pylint: disable=wrong-import-position
 
 STEP, TOLERANCE = 1e-5, 1e-6
 
-# What x, y, z are, then an expression of them; positive: above 0, ids: whole numbers below.
+# The kinds of x, y, z, then an expression of them. positive: above 0, ids: whole numbers below
+# that.
 SQUARE = {"x": (6, 5), "y": (6, 5)}
 CASES = [(f"{name}(x)", {"x": (6, 5)}) for name in (
     "neg", "exp", "abs", "relu", "sigmoid", "tanh", "silu", "gelu", "sin", "cos", "normalize")]
@@ -38,7 +39,7 @@ CASES += [(text, {"x": (6, 5)}) for text in (
     "softmax(x, axis=0)", "x[2]", "x[:, -1]", "x[1, 3] * x", "mean(x, axis=1, keepdims=False)", "x")]
 CASES += [(text, {"x": (6, 5), "y": (1, 5), "z": (1, 5)}) for text in (
     "x + y * z", "x * y - z", "layer_norm(x, y, z)", "rms_norm(x, y) + z", "linear(x, concat((y, z), axis=0))")]
-# Slices of one value: beside each other, with a gap, over each other, along several axes, and it itself.
+# Slices of one value: adjacent, with a gap, overlapping, along several axes, and the whole value.
 CASES += [(text, {"x": (6, 5)}) for text in (
     "x[:2] * x[2:4] * x[4:]", "x[4:] * x[:2]", "x[:4] * x[2:]", "x[:3, :2] * x[3:, 3:]", "x[:2, :2] * sum(x[:, 3:])",
     "x[:3] * x[3:] * sum(x)", "x[:3] * x[:3] * x[3:]", "concat((x[1:3] * 2, x[3:] ** 2))")]
@@ -75,7 +76,8 @@ CASES += [("attention(x, y, z)", {"x": (2, 4, 5, 6), "y": (2, 4, 7, 6), "z": (2,
           ("attention(x, y, y, scale=0.3, mask=z)", {"x": (3, 5, 6), "y": (3, 7, 6), "z": (5, 7)}),
           ("attention(x, y, z, causal=True)", {"x": (1, 7, 6), "y": (1, 3, 6), "z": (1, 3, 2)}),
           ("attention(x, y, y.T.T, mask=z)", {"x": (2, 4, 5, 6), "y": (2, 2, 7, 6), "z": (2, 1, 1, 7)}),
-          # Beyond a tile of the CPU's, which has 192 rows by 192 (float32: 384) others.
+          # Sizes beyond one tile of the CPU's transposition, which has 192 rows by 192 (float32:
+          # 384) columns.
           ("attention(x, y, z)", {"x": (197, 3), "y": (389, 3), "z": (389, 2)}),
           ("attention(x, y, z, causal=True)", {"x": (2, 389, 1), "y": (1, 197, 1), "z": (1, 197, 3)}),
           ("attention(x, y, y, causal=True, mask=z)", {"x": (197, 2), "y": (203, 2), "z": (1, 203)})]
@@ -101,12 +103,12 @@ def made(rng, shape):
 
 
 def names_of(shapes):
-    """Of the matrices to differentiate by: all but indices."""
+    """Returns the matrices to differentiate by: all but indices."""
     return [name for name in shapes if name != "i"]
 
 
 def cases():
-    """(number, expression, matrices, weights of the result, names to differentiate by)"""
+    """Yields (number, expression, matrices, weights of the result, names to differentiate by)."""
     reference.KIND = reference.Taped
     for number, (text, shapes) in enumerate(CASES):
         rng = np.random.default_rng(number)
@@ -122,7 +124,7 @@ def value(text, given):
 
 
 def differences(text, given, weights, name):
-    """Central ones; of many elements of some thirty, NaN for others."""
+    """Returns central differences, for about thirty of many elements, and NaN for the others."""
     slope = np.full(given[name].shape, np.nan)
     for at in list(np.ndindex(slope.shape))[::1 if slope.size <= 200 else slope.size // 30]:
         ends = []
@@ -135,7 +137,7 @@ def differences(text, given, weights, name):
 
 
 def judges(text, given, weights, name):
-    """The gradient as others find it."""
+    """Returns the gradient of the reference's tape."""
     leaves = {n: reference.matrix(a) for n, a in given.items()}
     y = reference.sum(value(text, leaves) * weights)
     found = {"the tape": np.asarray(reference.grad(y, leaves[name]))}
@@ -145,7 +147,7 @@ def judges(text, given, weights, name):
 
 
 def write(folder):
-    """The program, its matrices, and what judges its results, which is found once for all runs of it."""
+    """Writes the program, its matrices, and the expected results, which serve all runs of it."""
     lines = []
     for number, text, given, weights, names in cases():
         for name, array in {**given, "w": weights}.items():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The options of `mpimatmul mul` as dimensions: what a case of them means, which are refused, and which to take.
+"""Describes the options of `mpimatmul mul` as dimensions: the meaning of a case, refused cases, and
+the choice of cases.
 
 For random_products.py, which runs them.
 """
@@ -7,7 +8,7 @@ import itertools
 import os
 import random
 
-# A, B, and all that is added.
+# A, B, and all addends.
 TYPES = {"f4": ("f4", "f4", "f4"), "f8": ("f8", "f8", "f8"), "f2": ("f2", "f2", "f2"), "bf2": ("bf2", "bf2", "bf2"),
          "f8 by f4": ("f8", "f4", "f8"), "f8, f4 added": ("f8", "f8", "f4"), "f8 by i4": ("f8", "i4", "f8"),
          "u1 by f8": ("u1", "f8", "i8"), "f2 by bf2": ("f2", "bf2", "f4")}
@@ -18,7 +19,7 @@ STACKS = {"": ((), ()), "3 by 3": ((3,), (3,)), "3 by one": ((3,), ()), "one by 
 ADDED = {"full": lambda s: s, "row": lambda s: s[-1:], "column": lambda s: (s[-2], 1), "number": lambda s: (1, 1),
          "matrix": lambda s: s[-2:], "numbers": lambda s: s[:-2] + (1, 1), "row each": lambda s: s[:-2] + (1, s[-1])}
 ACTIVATIONS = ("relu", "gelu", "silu", "sigmoid", "tanh", "softmax")
-if os.environ.get("MODE") in ("asan", "tsan"):  # whose own memory counts
+if os.environ.get("MODE") in ("asan", "tsan"):  # its own memory counts
     del SIZES["rounds"]
 
 DIMENSIONS = {
@@ -48,7 +49,7 @@ DIMENSIONS = {
     "sync": ("", "off"),
     "threads": ("", "1"),
 }
-# What a command costs beside what it computes.
+# Options with a cost beside the computation.
 COSTS = {("ranks", 2): 8, ("ranks", 3): 12, ("sizes", "rounds"): 8, ("device", "0:0"): 6,
          ("device", "faulty:garble=1:0:0"): 6, ("after", "keep"): 4}
 
@@ -56,7 +57,7 @@ COSTS = {("ranks", 2): 8, ("ranks", 3): 12, ("sizes", "rounds"): 8, ("device", "
 # ------------------------------------------------------------------------------------------- meaning
 
 def factors(case):
-    """alpha, beta; None: not given."""
+    """Returns alpha, beta; None: not given."""
     words = case["factors"].split()
     given = dict(zip(words[::2], words[1::2]))
     return given.get("alpha"), given.get("beta")
@@ -71,7 +72,7 @@ def adds(case, what):
 
 
 def activation(case):
-    """They take turns, so that a dimension of their own is not needed."""
+    """Varies an option with the case's number, so that it needs no dimension of its own."""
     if not adds(case, "activation"):
         return None
     return ACTIVATIONS[sum(map(ord, "".join(map(str, case.values())))) % len(ACTIVATIONS)]
@@ -79,13 +80,14 @@ def activation(case):
 
 def types_of(case):
     a, b, added = TYPES[case["types"]]
-    # A program does not look at a C that is multiplied by 0.
+    # A program does not read a C that is multiplied by 0.
     reads_c_in = has_c_in(case) and not (case["after"] and factors(case)[1] == "0")
     return [a, b] + [added] * (reads_c_in + 2 * adds(case, "bias"))
 
 
 def computes_double(case):
-    """As `mul --help` says: where all are float64, or some and the others are whole numbers."""
+    """Returns the type of `mul --help`: float64 if all inputs are, or some are and the others are
+    whole numbers."""
     types = types_of(case)
     if case["dtype"]:
         return case["dtype"] == "float64"
@@ -93,7 +95,7 @@ def computes_double(case):
 
 
 def result_type(case):
-    """Of what is in the file; .npy and .npz have no bfloat16."""
+    """Returns the type of a file's elements. .npy and .npz have no bfloat16."""
     types = types_of(case)
     named = {"float32": "f4", "float64": "f8", "float16": "f2", "bfloat16": "bf2"}.get(case["dtype"])
     if named is None:
@@ -103,8 +105,9 @@ def result_type(case):
 
 
 def is_senseless(case):
-    """Not refused, but not worth its time: nobody finds what a device errs when nobody looks; plain loops are slow,
-    stacks are large, and so is the room in which 16 bits become 32, or that --reproducible computes in."""
+    """True for a case that is allowed but not worth its time. Without the check no error of a
+    device is found. Plain loops are slow, stacks are large, and so is the room for 16 bits as 32,
+    or for --reproducible."""
     errs = case["device"].startswith(("faulty:corrupt", "faulty:garble"))
     return case["verify"] == "off" and errs or case["sizes"] == "rounds" and (
         case["device"] == "reference" or case["stack"] != "" or case["io"] == "shared" or case["reproducible"] or
@@ -119,7 +122,7 @@ HINT_FLOAT32 = "all others have; --dtype float32 computes in float32"
 
 
 def refusal(case):
-    """None, or a code and the lines that `mul` has to end with."""
+    """Returns None, or the code and the lines of the refusal by `mul`."""
     after = {"": "", "bias": "--residual", "all": "--topk"}.get(case["after"], "--" + case["after"])
     if after:
         # A program has no room for these.
@@ -127,7 +130,7 @@ def refusal(case):
                               ("split-rule", case["split-rule"])):
             if value:
                 return 64, f"--{option} does not go with {after}"
-        # It computes in the type of its files; what is kept has no 16 bits.
+        # A program computes in the type of its files, and kept values have no 16 bits.
         if case["dtype"] == "float64":
             return 64, (f"--dtype float64 does not go with {after}\n"
                         "  hint: without it the result is float64 where all files are")
@@ -150,12 +153,13 @@ def is_fit(case):
 
 
 def met(case, strength):
-    """What meets in it: pairs of a name and a value, in the order of names."""
+    """Returns the pairs covered by a case: tuples of (name, value), in the order of names."""
     return itertools.combinations(((name, case[name]) for name in NAMES if name in case), strength)
 
 
 def repair(case, rng):
-    """One more value with which it is not refused, as float64 in .bin is with another --dtype."""
+    """Returns a case with one more value that makes it acceptable, such as another --dtype for
+    float64 in .bin."""
     for name in rng.sample(NAMES, len(NAMES)):
         for value in DIMENSIONS[name] if name not in case else ():
             if is_fit({**PLAIN, **case, name: value}):
@@ -164,8 +168,8 @@ def repair(case, rng):
 
 
 def complete(wanted, missing, strength, rng):
-    """A case that has these values and, one dimension after the other, those with which most is met that is missing;
-    None: each is refused."""
+    """Returns a case with these values. Dimension by dimension it takes the value that covers most
+    missing combinations. None: every case is refused."""
     case = dict(wanted) if is_fit({**PLAIN, **wanted}) else repair(wanted, rng)
     for name in rng.sample(NAMES, len(NAMES)) if case else ():
         if name in case:
@@ -188,7 +192,8 @@ def in_order(some, one):
 
 
 def cover(strength, seed):
-    """Cases in which any so many values meet: of a few that have one that is missing, the one that has most of it."""
+    """Yields cases that cover every combination of so many values. Of a few candidates with a
+    missing combination it takes the one that covers most."""
     rng = random.Random(seed)
     missing = dict.fromkeys(some for names in itertools.combinations(NAMES, strength)
                             for some in itertools.product(*([(n, v) for v in DIMENSIONS[n]] for n in names)))

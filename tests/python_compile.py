@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Replayed steps against the same steps without `compile`: losses and parameters are equal bit by bit. Run alone and by
-mpirun; each part prints a line when it is right."""
+"""Replayed steps against the same steps without `compile`: losses and parameters are equal bit by
+bit. Runs alone and under mpirun. Each part prints a line when it is right."""
 import sys
 import warnings
 
@@ -10,7 +10,7 @@ import numpy as np
 import mpimatmul as mm
 from mpimatmul._compile import Record
 
-mm.init(weights="equal")  # sums in one order, however busy the ranks are
+mm.init(weights="equal")  # a fixed order of sums, however busy the ranks are
 rng = np.random.default_rng(5)
 X, Y = rng.standard_normal((8, 16, 6)).astype("f4"), rng.integers(0, 3, (8, 16))
 warnings.simplefilter("error")
@@ -40,7 +40,7 @@ def batch(i, rows=16):
 
 
 def counted():
-    """How many steps were replayed so far, by all compiled ones."""
+    """Returns the number of replayed steps so far, of all compiled ones."""
     return Record.count
 
 
@@ -61,7 +61,7 @@ def same(name, found, count_replayed, least):
 
 def alike(name, make_optimizer, turns=50, least=40, between=(), each=lambda i, model, optimizer: None,
           rows=lambda i: 16):
-    """The same steps with and without compile; `each` is called before every step."""
+    """Runs the same steps with and without compile. `each` is called before every step."""
     found = []
     for compiled in (False, True):
         model, optimizer, step = build(make_optimizer, *between)
@@ -116,9 +116,10 @@ def replaced():
     alike("load_state_dict", adamw, each=each, least=30)
 
 def functions():
-    """Values among arguments and results, gradients by mm.grad, and what is used after the step."""
+    """Values among arguments and results, gradients by mm.grad, and values used after the step."""
     weights = [rng.standard_normal((6, 3)) for _ in range(2)]
-    shift = mm.array(rng.standard_normal(3).astype("f4")) * 2  # around the step, computed with its first job
+    # captured by the step, computed with its first job
+    shift = mm.array(rng.standard_normal(3).astype("f4")) * 2
 
     def step(w, x, y):
         logits = x @ w["w"] + shift
@@ -141,7 +142,8 @@ def functions():
 
 
 def used():
-    """Gradients that a step leaves, logits that it returns, and a second way back, each after a replay."""
+    """Gradients left by a step, logits returned by it, and a second backward, each after a replay.
+    """
     found = []
     for compiled in (False, True):
         model, optimizer, _ = build(adamw)
@@ -177,7 +179,7 @@ class Block(mm.nn.Module):
 
 
 class Trainer:
-    """A step that is a method; `seen` is not its own."""
+    """A step that is a method. `seen` does not belong to it."""
 
     def __init__(self):
         mm.nn.manual_seed(3)
@@ -195,8 +197,8 @@ class Trainer:
 
 
 def methods():
-    """A method of an object with a transformer; the norm that it returns is computed when it is read, with the draws of
-    its own step."""
+    """A step that is a method of an object with a transformer. The norm that it returns is computed
+    when it is read, with the random draws of its own step."""
     found, ids = [], rng.integers(0, 5, (2, 6))
     for compiled in (False, True):
         trainer, shown, before = Trainer(), [], counted()
@@ -210,7 +212,7 @@ def methods():
 
 
 def refused():
-    """What is not replayed says so once, and is right."""
+    """A step that cannot be replayed prints one warning and gives right results."""
     state = {"calls": 0}
     numbers = iter(range(1000))
     scale = 1.0
@@ -268,7 +270,7 @@ def refused():
 
 
 def interrupted():
-    """An exception inside of a step leaves what was there, and the next steps are right."""
+    """An exception inside a step leaves the old state, and the next steps are right."""
     found = []
     for compiled in (False, True):
         model, optimizer, plain = build(adamw)

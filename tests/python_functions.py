@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Functions of the Python package that numpy or torch has, against numpy in double; run alone and by mpirun. Prints how
-many were compared, and what is refused with which words."""
+"""Functions of numpy or torch in the Python package, compared with numpy in double, alone and under
+mpirun. Prints the number of comparisons, and the words of refusals."""
 import math
 import sys
 
@@ -17,7 +17,7 @@ x, s, r, q, i, n = map(mm.array, (X, S, R, Q, I, N))
 
 
 def kept(value, axis=None):
-    """numpy's result with the axis that stays, and at least two axes."""
+    """Returns numpy's result with the reduced axis kept, and at least two axes."""
     return np.reshape(value, (1, 1)) if axis is None else np.expand_dims(value, axis)
 
 
@@ -31,7 +31,7 @@ def close(values, wanted):
     return list(zip(values, wanted))
 
 
-# What the package makes, and what numpy does: all of it is one job.
+# Results of the package and of numpy. All of them are one job.
 CASES = [
     (x[::-2, ::3], X[::-2, ::3]), (x[-2:0:-1, 7::-2], X[-2:0:-1, 7::-2]), (s[::-1, 1::2, ::-3], S[::-1, 1::2, ::-3]),
     (x[::100, ::-100], X[::100, ::-100]), (x[2, ::-1], X[2, ::-1][None]),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What scripts in Python learn with, against numpy in double and the reference of programs: run alone and by mpirun.
-Each part prints a line when it is right."""
+"""Learning in Python scripts, compared with numpy in double and with the reference of programs,
+alone and under mpirun. Each part prints a line when it is right."""
 import contextlib
 import io
 import json
@@ -33,7 +33,7 @@ def close(name, found, expected, most=1e-12):
 
 
 def doubles(module):
-    """Gives a module parameters of float64 by chance; they are the answer, too, in torch's shapes."""
+    """Gives a module random parameters of float64, and returns them in torch's shapes."""
     drawn = {name: rng.standard_normal(p.shape) * 0.5 for name, p in module.named_parameters()}
     module.load_state_dict(drawn)
     return {name: x[0] if x.shape[0] == 1 else x for name, x in drawn.items()}
@@ -54,7 +54,7 @@ def scaled(x, centred, eps):
 
 def heads_of(x, w, b, heads):
     y = x @ w.T + b
-    return np.stack(np.split(y, heads, -1), -3)  # columns of a head lie together
+    return np.stack(np.split(y, heads, -1), -3)  # columns of a head are adjacent
 
 
 def multi_head(p, q, k, v, heads, mask=0.0):
@@ -93,7 +93,8 @@ def layers():
     close("attention", layer(a, b, b), multi_head(p, x, y, y, 3), 1e-11)
     close("attention with a mask", layer(a, b, b * 2, attn_mask=mm.array(mask)), multi_head(p, x, y, 2 * y, 3, mask),
           1e-11)
-    hidden = np.arange(7) > np.arange(5)[:, None]  # True hides a key from this layer, and shows it to mm.attention
+    # True hides a key from this layer, and shows it to mm.attention
+    hidden = np.arange(7) > np.arange(5)[:, None]
     added = np.where(hidden, -np.inf, 0)
     close("attention with a mask of bools", layer(a, b, b, attn_mask=hidden), multi_head(p, x, y, y, 3, added), 1e-11)
     q, columns = x[:, :, :4], mm.array(x[:, :, :4])
@@ -101,7 +102,7 @@ def layers():
     close("attention where a query may attend", mm.attention(columns, y[:, :, :4], y, mask=~hidden),
           soft(scores + added) @ y)
     columns.requires_grad = True
-    by_sign = columns[:, :, :1] > mm.array(y[:, :, :1]).T  # a comparison, to which no gradient goes
+    by_sign = columns[:, :, :1] > mm.array(y[:, :, :1]).T  # a comparison has no gradient
     loss = mm.sum(mm.attention(columns, y[:, :, :4], y, mask=by_sign) ** 2)
     loss.backward()
     seen = q[:, :, :1] > y[:, :, :1].swapaxes(-1, -2)
@@ -123,7 +124,7 @@ def layers():
 
 
 def beginnings():
-    """torch's distributions, by their bounds and moments; the same of one seed."""
+    """Initial distributions are torch's, by their bounds and moments, and equal for equal seeds."""
     nn.manual_seed(5)
     made = [nn.Linear(400, 300), nn.Embedding(200, 100), nn.MultiHeadAttention(64, 4), nn.LayerNorm(7)]
     nn.manual_seed(5)
@@ -158,7 +159,7 @@ def dropping():
 
 
 class Reader(nn.Module):
-    """Something of everything."""
+    """A function of all operations."""
 
     def __init__(self):
         super().__init__()
@@ -188,7 +189,7 @@ def reader_loss(p, ids, answers):
 
 
 def backward():
-    """By central differences of numpy's own."""
+    """Gradients equal central differences of the numpy version."""
     model, ids, answers = Reader(), rng.integers(0, 11, (3, 5)), rng.integers(0, 11, (3, 5))
     p = doubles(model)
     loss = mm.cross_entropy(model(ids), answers)
@@ -206,7 +207,7 @@ def backward():
             slope = (sides[0] - sides[1]) / (2 * h)
             assert abs(gradient.reshape(-1)[i] - slope) < 1e-8 + 1e-7 * abs(slope), (name, slope)
     before = mm.persist(*(parameter.grad for parameter in model.parameters()))
-    mm.cross_entropy(model(ids), answers).backward()  # added to what was there
+    mm.cross_entropy(model(ids), answers).backward()  # added to the gradient there
     for parameter, gradient in zip(model.parameters(), before):
         mm.assert_close(parameter.grad, 2 * gradient, 1e-15)
     model.zero_grad()
@@ -215,7 +216,7 @@ def backward():
 
 
 def leaves():
-    """Who gets a gradient, whatever has been computed of the way there."""
+    """A leaf gets a gradient even if values on the way to it have been computed."""
     x, w = mm.array(rng.standard_normal((4, 3))), mm.array(rng.standard_normal((3, 2)))
     w.requires_grad = True
     with mm.no_grad():
@@ -224,7 +225,7 @@ def leaves():
     y = mm.tanh(x @ w)
     loss = mm.mse(y * (w[:1] > 0), mm.stop_gradient(y))
     for _ in range(3):
-        loss.item(), y.numpy()  # it is held then, and what it is made of is known all the same
+        loss.item(), y.numpy()  # the ranks hold the value then, and its operands stay known
     loss.backward()
     mm.assert_close(w.grad, mm.grad(loss, w), 0)
     assert w.requires_grad and loss.requires_grad and x.grad is None and y.grad is None
@@ -235,7 +236,7 @@ def leaves():
     assert w.grad is None
     mm.assert_close(x.grad, x * w[:1, :1] / 6, 1e-15)
     loss = mm.sum(mm.tanh(x))
-    mm.persist(loss)  # the ranks hold it, and what it is made of is known where a gradient is wanted beside it
+    mm.persist(loss)  # the ranks hold it, and its operands stay known because a gradient is wanted
     found = mm.evaluate(loss, mm.grad(loss, x), mm.tanh(x))
     assert mm.rank() != 0 or np.abs(found[1] - 1 + found[2] ** 2).max() < 1e-14
     say("leaves ok")
@@ -255,7 +256,7 @@ for step in loop(30):
 
 
 def optimiser(make, step, rate=None):
-    """30 steps as the text's; rate: by turn."""
+    """30 steps equal those of the text; rate: by turn."""
     known = reference.run(TEXT.format(step[:step.index("(")], step))
     x, t = mm.array(known["x"]), mm.array(known["t"])
     w, b = (nn.Parameter(np.array(v)) for v in known["initial"])
@@ -263,7 +264,7 @@ def optimiser(make, step, rate=None):
     for turn in range(30):
         if rate is not None:
             made.lr = rate(turn)
-        if turn == 13:  # as another one goes on with it
+        if turn == 13:  # resumed by another optimiser
             mm.save_file(made.state_dict(), "optimizer.safetensors")
             made = make([w, b])
             made.load_state_dict(mm.load_file("optimizer.safetensors"))
@@ -278,7 +279,8 @@ def optimiser(make, step, rate=None):
 
 
 def later():
-    """What was made of a parameter before a step is made of what it was then; a gradient goes there, too."""
+    """A value of a parameter from before a step uses the parameter's value of then, and its
+    gradient reaches the parameter."""
     x, layer = rng.standard_normal((5, 4)), nn.Linear(4, 3)
     p = doubles(layer)
     y, optimizer = layer(mm.array(x)), mm.optim.SGD(layer.parameters(), 1)
@@ -308,7 +310,8 @@ def optimisers():
     say("optimisers ok")
 
 
-# As nodes do apart, whose shares REFERENCE_APART says; the inner optimiser begins anew after two of the four rounds.
+# Local SGD on nodes with the shares of REFERENCE_APART. The inner optimiser begins anew after two
+# of the four rounds.
 APART = """
 table = generate((40, 3), kind="normal", seed=1)
 goals = generate((40, 2), kind="normal", seed=2)
@@ -330,7 +333,7 @@ save("apart.npy", outer[0][0])
 
 
 class Small(nn.Module):
-    """What APART learns, with a parameter more that does not."""
+    """The model of APART with one more parameter that does not learn."""
 
     def __init__(self, known):
         super().__init__()
@@ -360,7 +363,7 @@ def apart():
         nn.clip_grad_norm_(model.parameters(), 0.5)
         return loss
     for turn in range(12):
-        if turn == 6:  # as another one goes on with it
+        if turn == 6:  # resumed by another optimiser
             mm.save_file(optimizer.state_dict(), "outer.safetensors")
             optimizer = begin()
             optimizer.load_state_dict(mm.load_file("outer.safetensors"))
@@ -397,7 +400,7 @@ def clipping():
 
 
 def learning():
-    """Losses, which any number of ranks has alike."""
+    """Returns the losses, which are equal on any number of ranks."""
     model = Reader()
     doubles(model)
     ids, answers = rng.integers(0, 11, (5, 6)), rng.integers(0, 11, (5, 6))
@@ -415,7 +418,7 @@ def learning():
 
 
 class Tied(nn.Module):
-    """What is shared is one parameter with two names."""
+    """A shared parameter is one parameter with two names."""
 
     def __init__(self):
         super().__init__()
@@ -427,7 +430,7 @@ class Tied(nn.Module):
 
 
 def written(path, arrays):
-    """A .safetensors file, as its format's description has it."""
+    """Writes a .safetensors file by the format's description."""
     header, data = {}, b""
     for name, x in arrays.items():
         header[name] = {"dtype": f"F{8 * x.itemsize}", "shape": x.shape,
@@ -472,7 +475,7 @@ def states():
 
 
 def small():
-    """A model of two parameters, a step of whose turns has been made, and what it learns from."""
+    """Returns a model of two parameters, after one step, and the values it learns from."""
     model, x, y = Small((((3, 2), "normal", 4), ((1, 2), "zeros", 0), ((1, 1), "ones", 0))), np.ones((6, 3)), np.ones(6)
     y = np.stack((y, y), 1)
 
@@ -494,7 +497,7 @@ def apart_errors():
 
 
 def apart_reads():
-    """A closure reads what is on every node; what it refuses has not trained."""
+    """A closure reads values of every node. A refused closure has not trained."""
     model, optimizer, closure, x, y = small()
     parts = mm.persist(mm.place(mm.array(x) * 2, "rows"))
     whole = mm.persist(mm.place(mm.array(x[:1]) * 2, "replicate"))

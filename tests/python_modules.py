@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Modules, losses, optimisers and schedules of torch's names, and what values have of numpy's, against numpy in double
-and torch's formulas: run alone and by mpirun. Each part prints a line when it is right, or what it is refused with."""
+"""Modules, losses, optimisers and schedules with torch's names, and values with numpy's interface,
+compared with numpy in double and torch's formulas, alone and under mpirun. Each part prints a line
+when it is right, or the refusal."""
 import copy
 import math
 import pickle
@@ -24,7 +25,7 @@ def say(*words):
 
 
 def same(name, found, expected, most=1e-12):
-    """On root: of these sizes, and these elements."""
+    """On root: the value has these sizes and these elements."""
     found, expected = found.numpy(), np.asarray(expected)
     if found is not None:
         assert found.shape == expected.shape, (name, found.shape, expected.shape)
@@ -45,7 +46,7 @@ def refused(*works):
 
 
 def values():
-    """What numpy's arrays have, too."""
+    """Interface that values share with numpy's arrays."""
     a, b = rng.standard_normal((4, 3)), rng.standard_normal((4, 3))
     x, y = mm.array(a), mm.array(b)
     assert (x == None, x != None, None == x) == (False, True, False)  # pylint: disable=singleton-comparison
@@ -58,7 +59,8 @@ def values():
         same("bools", found, function(p, q), 0)
         same("bools of an array", function(p, y > 0), function(p, q), 0)
     assert not ((x > 0) * 1.0).is_bool and not (1.0 * (x > 0)).is_bool and ((x > 0) * (y > 0)).is_bool
-    scores = mm.attention(x, y, y, mask=(mm.array(np.eye(4)) > 0) * 1.0)  # floats, which are added
+    # floats, so that they are added
+    scores = mm.attention(x, y, y, mask=(mm.array(np.eye(4)) > 0) * 1.0)
     w = np.exp(a @ b.T / math.sqrt(3) + np.eye(4))
     same("a mask of floats", scores, w / w.sum(-1, keepdims=True) @ b)
     same("np.exp", np.exp(x), np.exp(a))
@@ -90,7 +92,7 @@ def values():
 
 
 def words():
-    """What a script is told, and what to write instead."""
+    """Errors of a script and the proposed replacement."""
     x, row = mm.array(np.ones((4, 3))), mm.array(np.ones(3))
     refused(lambda: mm.sofmax, lambda: mm.optim.adam, lambda: nn.LayerNorms, lambda: mm.optim.lr_scheduler.StepLr,
             lambda: pickle.dumps(x), lambda: pickle.dumps(nn.Sequential(nn.Linear(3, 2))),
@@ -116,7 +118,7 @@ def words():
 
 
 class Layer(nn.Module):
-    """Sizes that do not fit where it says so."""
+    """Unfitting sizes are refused where the layer is called."""
 
     def __init__(self, width):
         super().__init__()
@@ -142,7 +144,7 @@ class Model(nn.Module):
 
 
 def shown():
-    """As torch 1.13 prints the same modules."""
+    """Models print as in torch 1.13."""
     say(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), mm.relu, nn.LayerNorm((32,)), nn.GELU("tanh"), nn.Dropout(0.1),
                       nn.Embedding(11, 8), nn.Sequential(nn.Linear(3, 2, bias=False), nn.Softmax(-1)),
                       nn.LeakyReLU(0.2, inplace=True), nn.Flatten(), nn.Identity(), nn.CrossEntropyLoss()))
@@ -168,7 +170,8 @@ def soft(x):
 
 
 def attended(p, q, k, heads, added):
-    """Result and weights, (batch, n, columns) and (batch, heads, n, m), by the parameters."""
+    """Returns result and weights, (batch, n, columns) and (batch, heads, n, m), by the parameters.
+    """
     parts = [x @ w.T + b for x, w, b in zip((q, k, k), np.split(p["in_proj_weight"], 3),
                                             np.split(p["in_proj_bias"][0], 3))]
     q, k, v = (np.stack(np.split(x, heads, -1), 1) for x in parts)
@@ -178,7 +181,7 @@ def attended(p, q, k, heads, added):
 
 
 def attention():
-    """Of torch's arguments, with the batch in front, behind and without one."""
+    """Attention takes torch's arguments, with the batch in front, behind and without one."""
     model = nn.MultiheadAttention(6, 2, batch_first=True)
     p = {name: rng.standard_normal(x.shape) for name, x in model.named_parameters()}
     q, k = rng.standard_normal((3, 4, 6)), rng.standard_normal((3, 5, 6))
@@ -220,7 +223,7 @@ def attention():
 
 
 def losses():
-    """The classes are axis 1, as torch has them; weights, a class that counts for nothing, smoothing."""
+    """Classes are axis 1, as in torch: weights, an ignored class, smoothing."""
     x, ids, w = rng.standard_normal((3, 4, 5)), rng.integers(0, 4, (3, 5)), rng.random(4)
     logp = np.moveaxis(np.log(soft(np.moveaxis(x, 1, -1))), -1, -1)
     chosen = np.eye(4)[ids]
@@ -260,7 +263,8 @@ def losses():
 
 
 def adam():
-    """torch's, of two groups, the rate of one of which changes; the decay of Adam is part of the gradient."""
+    """Adam is torch's, with two groups and a changing rate in one. The decay of Adam is part of the
+    gradient."""
     start, slope = rng.standard_normal((2, 3, 2)), rng.standard_normal((6, 2, 3, 2))
     p = [nn.Parameter(x) for x in start]
     made = mm.optim.Adam([{"params": p[0]}, {"params": p[1:], "lr": 0.2, "weight_decay": 0.1}], lr=0.1,
@@ -300,7 +304,8 @@ def adam():
 
 
 def schedules():
-    """In closed form; a change by hand, or by another schedule, is gone on from."""
+    """Schedules follow closed forms, and continue from a rate set by hand or by another schedule.
+    """
     def rates(make, count=9):
         optimizer = mm.optim.SGD([{"params": nn.Parameter(np.ones((1, 1)))}], lr=2.0)
         schedule, found = make(optimizer), []

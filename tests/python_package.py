@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The Python package against numpy in double: run alone, and by mpirun; prints the largest error of each."""
+"""Compares the Python package with numpy in double, alone and under mpirun. Prints the largest
+error of each."""
 import os
 import pathlib
 import sys
@@ -10,7 +11,7 @@ import warnings
 import numpy as np
 
 if len(sys.argv) > 1 and sys.argv[1] == "mpi4py":
-    from mpi4py import MPI  # MPI begins, and ends, without us
+    from mpi4py import MPI  # the script itself initialises and finalises MPI
 import mpimatmul as mm
 
 rng = np.random.default_rng(7)
@@ -69,7 +70,7 @@ def on_a_thread():
 
 
 try:
-    mm.init(device="nowhere")  # what begins after it ends as it should, too
+    mm.init(device="nowhere")  # later programs end normally, too
 except mm.Error as error:
     assert error.status == 69, error
 x, w, b = mm.array(X), mm.array(W), mm.array(B)
@@ -118,7 +119,8 @@ show("dropped", mm.concat((x.mean(0, keepdims=False), q.sum(1, keepdims=False)[:
      np.concatenate((X.mean(0), Q.sum(1)[0, :2]))[None], 1e-4)
 show("soft along", mm.softmax(q, axis=1).numpy(), np.moveaxis(soft(np.moveaxis(Q.astype("f8"), 1, -1)), -1, 1), 1e-6)
 show("clip", mm.clip(x, -0.25, None).clip(high=0.5).numpy(), np.clip(X, -0.25, 0.5), 0)
-signs = [np.signbit((mm.array([[1.0]]) * zero).item()) for zero in (0.0, -0.0, 0.0)]  # calls of one kind are remembered
+# calls of one kind are cached
+signs = [np.signbit((mm.array([[1.0]]) * zero).item()) for zero in (0.0, -0.0, 0.0)]
 assert signs == [False, True, False], signs
 show("norm", mm.norm(q, axis=2, keepdims=False).numpy(), np.linalg.norm(Q.astype("f8"), axis=2), 1e-4)
 show("made", (mm.arange(1, 3) @ mm.ones((2, 2)) + mm.zeros(2) + mm.arange(2)).numpy(), np.array([[3, 4]]), 0)
@@ -139,7 +141,8 @@ show("loss", found[0], np.full((1, 1), -np.log(soft(X.astype("f8") @ W + B)[np.a
 for name, gradient, expected in (("gw", found[1], X.T @ slope), ("gb", found[2], slope.sum(0)[None]),
                                  ("gx", found[3], slope @ W.T)):
     show(name, gradient, expected, 1e-6)
-# A model that learns, step by step: what persists is a leaf of the next one; without that the same.
+# A model learns step by step. With persistence each result is a leaf of the next step; without it
+# the results are the same.
 target = X.astype("f8") @ rng.standard_normal((48, 3))
 for way in ("persist", "item"):
     v, expected = mm.array(np.zeros((48, 3), "f4")), np.zeros((48, 3))
@@ -251,7 +254,7 @@ if mm.rank() == 0:
     assert np.load(sys.argv[-1]).dtype == np.int32 and np.load(sys.argv[-1]).shape == (4, 16, 3)
 assert mm.load(sys.argv[-1]).shape == (4, 16, 3) and mm.load(sys.argv[-1]).integers
 try:
-    with mm.program():  # the first has been begun when the second cannot be
+    with mm.program():  # the first has begun when the second fails to begin
         mm.save(sys.argv[-1] + ".half.npy", x)
         mm.save("/nowhere/y.npy", x)
 except mm.Error as error:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Loaded values whose files are replaced or written to afterwards. Prints a line of each case."""
+"""Loaded values with files that are replaced or modified afterwards. Prints a line for each case.
+"""
 import sys
 
 import numpy as np
@@ -20,7 +21,7 @@ def show(name, value, expected):
 
 
 def store(path, array):
-    """By root, in place."""
+    """Root modifies the file in place."""
     if mm.rank() == 0:
         np.save(path, array)
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Commands `mpimatmul mul` with any of its options at once, and what they should give.
+"""Random commands `mpimatmul mul` with any combination of options, and their expected results.
 
     tests/random_products.py pairs FOLDER SEED            any two values of two dimensions meet in a command
     tests/random_products.py triples FOLDER SEED          any three
     tests/random_products.py all FOLDER SEED NAME... NAME=VALUE...  every combination of these dimensions, others plain
     tests/random_products.py one FOLDER SEED NAME=VALUE.. a single command, and what it is
 
-A case has a value of every dimension: types of the files, factors, sizes, stacks, what is done to the result, devices,
-ranks, ... Its result is compared with numpy in double. Whole numbers are equal where the result's type has them: from
--4 to 4, or where all of it is in float64 up to 2^20, of which float32 would have hardly a sum. Others are as near as
-rounding allows, with NaN where alpha or beta of 0 must not look. What `mul` refuses (`refusal`) has to be refused with
-that line and code; two values of which each command is refused meet in one that has nothing else. The first of a
-dimension's values is what nobody asked for.
+A case has a value of every dimension: types of the files, factors, sizes, stacks, operations behind the product,
+devices, ranks, ... Its result is compared with numpy in double. Whole numbers are equal if the result's type holds
+them: from -4 to 4, or with all of it in float64 up to 2^20, where float32 would hold hardly any sum. Other numbers
+are equal to rounding, with NaN in operands that alpha or beta of 0 must not read. A case that `mul` refuses
+(`refusal`) has to fail with that line and code. Two values that are refused in every command meet in a command
+without other options. The first value of a dimension is the default.
 """
 import json
 import os
@@ -39,7 +39,7 @@ LAUNCH = ["mpirun", "-q", "--mca", "odls_base_sigkill_timeout", "0", "--oversubs
 # --------------------------------------------------------------------------------------------- files
 
 def rounded(array, dtype):
-    """To what a file of that type holds."""
+    """Converts to the values of a file of that type."""
     if dtype != "bf2":
         return array.astype(dtype)
     bits = array.astype("f4").view("u4")
@@ -57,7 +57,7 @@ def numbers(case, role, shape, dtype):
 
 
 class Files:
-    """Matrices of the folder by what they are; the same one is written once."""
+    """Makes the folder's matrices from their descriptions. Equal ones are written once."""
 
     def __init__(self, folder):
         self.folder, self.paths = folder, {}
@@ -90,7 +90,7 @@ class Files:
 
 
 def read_result(path, form):
-    """Its numbers, and the type of the file."""
+    """Returns a file's numbers and type."""
     if form == "bin":
         tag, array = read_bin(path)
         if tag == -3:
@@ -110,7 +110,7 @@ def read_result(path, form):
 # ------------------------------------------------------------------------------------------ commands
 
 class Case:
-    """A command as words, and what its result should be, with how far off it may be."""
+    """Returns a command as words, its expected result, and the tolerance."""
 
     def __init__(self, case, files):
         self.case, self.files, self.options = case, files, []
@@ -148,7 +148,8 @@ class Case:
         return self.files.put(array, dtype, self.case["files"], role), self.seen(array)
 
     def multiply(self, a, b, dtype):
-        """value: what it is; size: of the terms, on which rounding depends; error: how far off it may be."""
+        """value: the exact result; size: of its terms, which determine the rounding error; error:
+        the tolerance."""
         is_double = computes_double(self.case)
         self.unit = 2.0 ** -53 if is_double else 2.0 ** -24
         alpha, beta = factors(self.case)
@@ -176,7 +177,7 @@ class Case:
         self.error = np.zeros(self.value.shape) if self.exact else count * self.unit * self.size
 
     def continue_with(self, dtype):
-        """What is done to the product, in the order of `mul --help`."""
+        """Applies the operations behind the product, in the order of `mul --help`."""
         case = self.case
         for option in ("bias", "activation", "residual"):
             if not adds(case, "bias" if option == "residual" else option):
@@ -201,10 +202,10 @@ class Case:
         self.options += ["--activation", name]
         before = self.value
         self.value = np.asarray(activate(name, before))
-        if name == "softmax":  # of what is off by e: off by the factor exp(2 e)
+        if name == "softmax":  # an error e becomes a factor of exp(2 e)
             most = np.minimum(self.error.max(-1, keepdims=True), 1)
             self.error = self.value * np.expm1(2 * most) + 64 * self.unit * (self.value + self.unit)
-        elif name != "relu":  # whose slopes are below 1.2
+        elif name != "relu":  # slopes below 1.2
             self.error = 1.2 * self.error + 16 * self.unit * np.maximum(1, np.abs(self.value))
         self.exact &= name == "relu"
 
@@ -220,7 +221,7 @@ class Case:
 
     def add_options(self):
         case, options = self.case, self.options
-        if case["sizes"] == "rounds":  # not one of it is where it lies
+        if case["sizes"] == "rounds":  # none of it is in place
             options += ["--io", "root"] if not case["io"] else []
         if case["after"] == "keep":
             options += ["--keep"]
@@ -273,7 +274,7 @@ class Runner:
                               stderr=subprocess.PIPE, text=True, timeout=120)
 
     def run_in_little(self, command):
-        """In about the least memory in which it is not refused: what a process has itself differs."""
+        """Returns about the least accepted memory. A process's own memory varies."""
         ranks, has_opencl = key = command.case["ranks"], "0:0" in command.case["device"]
         memory = self.least.get(key, 18 + 6 * ranks + 76 * has_opencl)
         for _ in range(40):
@@ -289,7 +290,7 @@ class Runner:
         return done, memory
 
     def check(self, case):
-        """None, or what is wrong."""
+        """Returns None or the error."""
         for name in ("C.npy", "C.bin", "C.npz", "C.safetensors", "C.data", "indices.npy"):
             (self.folder / name).unlink(missing_ok=True)
         command = Case(case, self.files)
@@ -350,7 +351,8 @@ class Runner:
     def compare(command, found, value, error):
         dtype = result_type(command.case)
         narrow = rounded(value.astype("f4" if not computes_double(command.case) else "f8"), dtype).astype("f8")
-        # A value that is off may be rounded to the next number: as far as that is apart.
+        # A value with an error may be rounded to the neighbouring number, so the tolerance includes
+        # their distance.
         coarse = {"f2": 2.0 ** -10, "bf2": 2.0 ** -7, "f4": 2.0 ** -23, "f8": 0}[dtype]
         allowed = np.where(error > 0, error + coarse * (np.abs(value) + error) + 2.0 ** -24 * (dtype == "f2"), 0)
         with np.errstate(invalid="ignore"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Random programs for `mpimatmul run`, and what they should give.
+"""Random programs for `mpimatmul run`, and their expected results.
 
     tests/random_programs.py make FOLDER COUNT SEED [RANKS]
                                                          p0.py, p1.py, ... and the files that they load; with values on
@@ -9,13 +9,13 @@
                                                          they printed (p0.py.txt, ...)
     tests/random_programs.py mutate FOLDER COUNT SEED    m0.py, ...: programs with something wrong in them
 
-A statement is written down when the reference can carry it out, on sizes of up to four axes. What jumps (comparisons,
-quotients rounded down, places of largest elements) is only asked of whole numbers, which float32 has exactly; how far a
-result may be off is what the reference itself is off in float32, so that a program that shrinks or blows up its
-rounding errors is no matter of taste. Three of five have gradients of what they have made. All save their last three
-values, and end with a statement of any kind: a loop of one of those, a nested one, a definition, a line that is
-printed, a break. Files are of float32, of float64 or of both; what comes out as float64 has to be as exact. Programs of
-which float32 keeps less than two digits are left out.
+A statement is written if the reference can run it on sizes of up to four axes. Functions with jumps (comparisons,
+quotients rounded down, places of largest elements) only get whole numbers, which float32 holds exactly. The tolerance
+of a result is the error of the reference itself in float32, which covers programs that shrink or amplify rounding
+errors. Three of five programs have gradients of their values. All save their last three values, and end with a
+statement of any kind: a loop, a nested one, a definition, a printed line, a break. Files are of float32, of float64
+or of both. A float64 result has to be accurate to float64. Programs in which float32 keeps less than two digits are
+left out.
 """
 import math
 import pathlib
@@ -32,13 +32,14 @@ reference.KIND = reference.Taped
 
 
 class Writer:
-    """One program as it grows: its lines, and its names under the reference."""
+    """A program as it grows: its lines, and its names under the reference."""
 
     def __init__(self, rng, folder, number, ranks):
         self.rng, self.folder, self.number, self.ranks = rng, folder, number, ranks
         self.lines, self.names, self.exact = [], {**reference.NAMES, **_recorders({}, [])}, set()
         self.count = 0
-        self.types = rng.choice((["f4"], ["f4"], ["f4"], ["f8"], ["f8"], ["f4", "f8"]))  # of its files
+        # for their files
+        self.types = rng.choice((["f4"], ["f4"], ["f4"], ["f8"], ["f8"], ["f4", "f8"]))
 
     # -- what there is
 
@@ -64,7 +65,8 @@ class Writer:
         return self.rng.choice(SIZES)
 
     def add(self, text, exact=False):
-        """Writes a statement down if the reference can carry it out and all that it makes is fit to go on with."""
+        """Writes a statement if the reference can run it and all its results may be used further.
+        """
         trial = dict(self.names)
         try:
             with np.errstate(all="ignore"):
@@ -214,7 +216,7 @@ class Writer:
                         x in self.exact and operation in ("sum", "max", "min", "cumsum"))
 
     def gradient(self):
-        """Of something by what is no whole number, which jumps."""
+        """Applies a function with jumps to numbers that are not whole."""
         y, x = self.pick(), self.pick(lambda m: not (np.asarray(m) == np.round(m)).all())
         other = self.pick(lambda m: not (np.asarray(m) == np.round(m)).all())
         if x is None or other is None:
@@ -276,9 +278,9 @@ class Writer:
                         x in self.exact)
 
     def statement(self, turns):
-        """One of any kind, which perhaps has others inside; `turns`: names of the loops around it. A file is not
-        written twice in a turn: its name has those of all loops, of a checkpoint those of the loops that are unrolled,
-        which have longer names."""
+        """Makes a statement of any kind, possibly with others inside. `turns`: names of the loops
+        around it. A file is not written twice in a turn: its name contains those of all loops. The
+        name of a checkpoint contains those of the unrolled loops, which have longer names."""
         rng, x, y, depth = self.rng, self.pick(), self.fresh(), len(turns)
         inner = f"{self.rng.choice('ijk')}{self.count % 100}"
         places = "".join(f"_{{{turn}}}" for turn in turns)
@@ -319,8 +321,8 @@ class Writer:
             else text
 
     def jumps(self, turns):
-        """Out of loops, and branches, by numbers that are known or, in a turn, computed: of whole ones, since they
-        jump."""
+        """Leaves loops and branches by numbers that are known or, in a turn, computed. The numbers
+        are whole, because conditions jump."""
         word, x = self.rng.choice(("break", "continue")), self.pick_exact()
         known = f"n {self.rng.choice(('>', '<='))} {self.rng.randint(1, 9)}"
         if x is None or all(len(turn) > 3 for turn in turns):
@@ -356,7 +358,7 @@ def _indented(text):
 
 
 def _recorders(saved, words):
-    """In place of what writes: arrays by the names of files and tensors, words of what is printed."""
+    """Replaces the writing functions: arrays by the names of files and tensors, words of prints."""
     def checkpoint(file, state, turn):
         def keep(x, name):
             for i, part in enumerate(x if isinstance(x, tuple) else ()):
@@ -370,7 +372,8 @@ def _recorders(saved, words):
 
 
 def outputs(text, folder, precision):
-    """What a program saves and prints, in that precision: arrays by their names, words."""
+    """Returns the saved and printed values of a program in that precision: arrays by their names,
+    words."""
     reference.PRECISION, kind = precision, reference.KIND
     saved, words = {}, []
     reference.run(text, names={"load": lambda file: reference.load(folder / file), **_recorders(saved, words)})
@@ -401,7 +404,7 @@ def _load(path, name):
 
 
 def _are_close(found, exactly, roughly):
-    """Two words: the same, or numbers of six digits."""
+    """Compares two words: equal, or numbers that agree in six digits."""
     try:
         numbers = [float(word) for word in (found, exactly, roughly)]
     except ValueError:
@@ -411,7 +414,7 @@ def _are_close(found, exactly, roughly):
 
 
 def compare_words(path, exactly, roughly):
-    """The number of programs whose lines are not as expected: 0 or 1."""
+    """Returns the number of programs with wrong lines: 0 or 1."""
     found = path.read_text().split()
     if len(found) == len(exactly) and all(map(_are_close, found, exactly, roughly)):
         return 0
@@ -458,7 +461,7 @@ BROKEN = ("(", ")", "[", "]", ",", ":", "=", "@", "+", "-", "**", ".T", "'", '"'
 
 
 def mutate(folder, count, seed):
-    """Texts of programs with pieces taken out, doubled, swapped or put in."""
+    """Writes texts of programs with pieces taken out, doubled, swapped or inserted."""
     rng = random.Random(seed)
     texts = [path.read_text() for path in sorted(folder.glob("p*.py"))]
     for number in range(count):

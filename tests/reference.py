@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Programs of `mpimatmul run` under CPython: the same names, over numpy, in double unless PRECISION says otherwise.
+"""Runs programs of `mpimatmul run` under CPython: the same names, over numpy, in double unless
+PRECISION says otherwise.
 
-    tests/reference.py FILE [NAME=VALUE...]        (REFERENCE_STORES=float64: what is saved)
+    tests/reference.py FILE [NAME=VALUE...]        (REFERENCE_STORES=float64: the type of saved values)
 
-Formulas are numpy's and torch's own, written down once more; nothing here knows the program under test.
+Formulas are numpy's and torch's, written once more. No code of the program under test is used.
 """
 import ast
 import builtins
@@ -17,8 +18,8 @@ import numpy as np
 
 
 class Matrix(np.ndarray):
-    """An array of double whose .T swaps the last two axes, and whose comparisons give 0 and 1; one of one element is
-    shown as its number."""
+    """An array of double: .T swaps the last two axes, and comparisons give 0 and 1. An array of one
+    element prints as its number."""
 
     @property
     def T(self):
@@ -50,9 +51,9 @@ class Matrix(np.ndarray):
         return format(int(number) if getattr(self, "is_whole", False) else number, spec) if spec else str(self)
 
 
-PRECISION = np.float64  # of what is computed
-STORED = os.environ.get("REFERENCE_STORES", "float32")  # of what is saved
-KIND = Matrix  # of all matrices; Taped where a program asks for gradients
+PRECISION = np.float64  # of computed values
+STORED = os.environ.get("REFERENCE_STORES", "float32")  # of saved values
+KIND = Matrix  # of all matrices; Taped if a program asks for gradients
 
 
 def matrix(array):
@@ -69,7 +70,7 @@ def _checked(x, key):
 
 
 def _row(array, of=None, key=None):
-    """What has one axis, or none, is a row here; a part of such a row is one, too."""
+    """Returns a row for an array of one axis or none, and for a part of such a row."""
     made = matrix(np.reshape(array, (1, -1)) if np.ndim(array) < 2 else array)
     keys = key if isinstance(key, tuple) else (key,)
     made.is_row = np.ndim(array) == 1 or (
@@ -78,7 +79,8 @@ def _row(array, of=None, key=None):
 
 
 def _kept_row(y, operands, method="__call__", ufunc=None):
-    """Element by element, of what has one axis; of one element nothing is known."""
+    """Marks the result of an operation by element as a row if its operands are. For operands of one
+    element that is unknown."""
     operands = [x for x in operands if isinstance(x, np.ndarray)]
     longer = [x for x in operands if x.size > 1]
     y.is_row = (method == "__call__" and ufunc is not np.matmul and y.shape[:-1] == (1,) and
@@ -88,8 +90,8 @@ def _kept_row(y, operands, method="__call__", ufunc=None):
 
 
 def _bools(made, *of):
-    """Marks what is True and False, as 1 and 0, where all that it is made of are, or are 0 and 1: a mask of these says
-    where a query may attend. Numbers alone are none."""
+    """Marks values of True and False, as 1 and 0, if all operands are marked or are 0 and 1. As a
+    mask such a value allows attention. Plain numbers are not marked."""
     made.is_bool = not of or (any(isinstance(x, Matrix) for x in of) and all(
         getattr(x, "is_bool", False) if isinstance(x, Matrix) else x in (0, 1) for x in of))
     return made
@@ -99,7 +101,7 @@ def _bools(made, *of):
 
 
 def _summed(g, shape):
-    """A gradient of sizes that repeat, as one of the operand's."""
+    """Sums the gradient of repeating sizes to the operand's sizes."""
     while g.ndim > len(shape):
         g = g.sum(0)
     repeated = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] > 1)
@@ -107,12 +109,12 @@ def _summed(g, shape):
 
 
 def _ties(wins):
-    """Of the larger or smaller of two; equal ones share."""
+    """Gives the gradient to the larger or the smaller of two. Equal ones share it."""
     return (lambda g, y, a, b: g * (wins(a, b) + 0.5 * (a == b)), lambda g, y, a, b: g * (wins(b, a) + 0.5 * (a == b)))
 
 
 _swapped = (lambda x: x.swapaxes(-1, -2))
-# Of each function of numpy, by operand: from the gradient of the result y.
+# Rules of numpy's functions, by operand: from the gradient of the result y.
 _DERIVATIVES = {
     np.add: (lambda g, y, a, b: g, lambda g, y, a, b: g),
     np.subtract: (lambda g, y, a, b: g, lambda g, y, a, b: -g),
@@ -134,12 +136,13 @@ _DERIVATIVES = {
 
 
 def _guarded(ufunc, g, made):
-    """Where the gradient of a result is 0, so is what it gives, whatever it is times or over."""
+    """Returns 0 where the result's gradient is 0, whatever the factor or divisor is."""
     return made if ufunc is np.matmul else np.where(g == 0, 0, made)
 
 
 class Taped(Matrix):
-    """A matrix that knows what it was made of: .parents are (matrix, its gradient of that of this one)."""
+    """A matrix with its operands: .parents are (matrix, function from this matrix's gradient to
+    that one's)."""
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **how):
         plain = [np.asarray(x) for x in inputs]
@@ -155,7 +158,7 @@ class Taped(Matrix):
         return _kept_row(made, inputs, method, ufunc)
 
     def __pow__(self, other):
-        is_zero = np.ndim(other) == 0 and other == 0  # of which numpy makes ones, without the ufunc
+        is_zero = np.ndim(other) == 0 and other == 0  # numpy makes ones of it without the ufunc
         return np.power(self, np.zeros(self.shape)) if is_zero else super().__pow__(other)
 
     def __getitem__(self, key):
@@ -174,14 +177,15 @@ class Taped(Matrix):
 
 
 def _spread(x, y, ufunc):
-    """Of a reduction: to all that was added, or that is as large as any."""
+    """Spreads a reduction's gradient over the added elements, or over the largest (smallest) ones.
+    """
     if ufunc is np.add:
         return lambda g: np.broadcast_to(g, x.shape)
     return lambda g: g * (x == y) / (x == y).sum(tuple(i for i, n in enumerate(y.shape) if n == 1), keepdims=True)
 
 
 def taped(y, *parents):
-    """y, and how it was made; what no gradient is asked of keeps nothing."""
+    """Returns y with its operands. Without a request for gradients it keeps none."""
     y = matrix(y) if y.ndim > 1 else np.asarray(y).view(KIND)
     if KIND is Taped:
         y.parents = [(x, back) for x, back in parents if isinstance(x, Taped)]
@@ -189,7 +193,7 @@ def taped(y, *parents):
 
 
 def grad(y, x):
-    """Backward along the tape."""
+    """Walks the tape backward."""
     if y.size != 1:
         raise ValueError("grad of a matrix")
     order, seen, stack = [], set(), [(y, False)]
@@ -297,7 +301,7 @@ def _gathered(x, order, axis=-1):
 
 def topk(x, k):
     plain = np.asarray(x)
-    order = np.lexsort((-plain, ~np.isnan(plain)), axis=-1)[..., :k]  # NaN before all, as torch has it
+    order = np.lexsort((-plain, ~np.isnan(plain)), axis=-1)[..., :k]  # NaN before all, as in torch
     values, places = _gathered(x, order), _whole(matrix(order), x)
     values.is_row = places.is_row
     return values, places
@@ -353,7 +357,8 @@ sum, mean, max, min = (_reduction(lambda x, axis, f=f: f(x, axis=axis, keepdims=
 
 
 def _root(of, x, axis):
-    """Of a sum or mean of squares, each divided by the largest size; no slope at 0."""
+    """Returns the root of a sum or mean of squares, each divided by the largest size. The slope at
+    0 is 0."""
     most = np.max(np.abs(np.asarray(x)), axis, keepdims=True)
     most = np.where((most == 0) | ~np.isfinite(most), 1, most)
     squares = of((x / most) ** 2, axis)
@@ -397,12 +402,13 @@ def concat(matrices, axis=0):
 
 
 def _axes(x):
-    """As numpy has it: what is shown as a row has one axis."""
+    """Returns numpy's array: a value printed as a row has one axis."""
     return np.asarray(x)[0] if getattr(x, "is_row", False) else np.asarray(x)
 
 
 def _moved(x, of):
-    """Elements where of(numbers of elements, from 1) has their numbers, 0 where it has 0."""
+    """Builds a result of elements of x: of(numbers of elements, from 1) gives their numbers, and 0
+    gives 0."""
     plain = _axes(x)
     places = of(np.arange(plain.size).reshape(plain.shape) + 1)
 
@@ -476,7 +482,7 @@ def einsum(subscripts, a, b):
 
 
 def _others(x, axis):
-    """Of every element the product of all others along an axis."""
+    """Returns for every element the product of all others along an axis."""
     last = np.moveaxis(x.reshape(-1) if axis is None else x, -1 if axis is None else axis, -1)
     n = last.shape[-1]
     each = np.where(np.eye(n), 1, np.broadcast_to(last[..., None, :], (*last.shape, n))).prod(-1)
@@ -484,7 +490,7 @@ def _others(x, axis):
 
 
 def _whole_numbers(of):
-    """Steps, which have no gradient."""
+    """Returns a step function, which has no gradient."""
     return lambda x: _kept_row(matrix(of(np.asarray(x))), [x]) if isinstance(x, np.ndarray) else float(of(x))
 
 
@@ -551,7 +557,7 @@ def attention(q, k, v, causal=False, mask=None, scale=None):
 
 
 def _repeated(x, times):
-    """Each head so many times, one behind the other."""
+    """Repeats each head so many times, one behind the other."""
     heads = [*x.shape[:-3], x.shape[-3], times, *x.shape[-2:]]
     return taped(np.repeat(np.asarray(x), times, axis=-3), (x, lambda g: g.reshape(heads).sum(-3)))
 
@@ -560,7 +566,7 @@ def _repeated(x, times):
 
 
 def _map(function, *structures):
-    """Of tuples in tuples, all of one structure: the same of what the function gives."""
+    """Applies the function to nested tuples of one structure, element by element."""
     if isinstance(structures[0], tuple):
         return tuple(_map(function, *parts) for parts in zip(*structures, strict=True))
     return function(*structures)
@@ -588,14 +594,14 @@ def sgd(state, g, rate, momentum=0, nesterov=False, decay=0):
 
 
 class _Copies:
-    def __init__(self, of, parts):  # what each node has for itself, and what that counts in their mean
+    def __init__(self, of, parts):  # the value of each node, and its weight in their mean
         self.of, self.parts = of, parts
 
     def __getitem__(self, i):
         return _Copies([x[i] for x in self.of], self.parts)
 
 
-_NODE = None  # which one is at hand, what each can do, what each has seen
+_NODE = None  # the current node, the speed of each, the windows seen by each
 
 
 def _copy(x, node):
@@ -603,7 +609,7 @@ def _copy(x, node):
 
 
 def apart(f, state, first, turns):
-    """One node after the other. REFERENCE_APART: what each can do, such as 1:2."""
+    """Runs one node after the other. REFERENCE_APART: the speed of each, such as 1:2."""
     global _NODE
     shares = [float(x) for x in os.environ.get("REFERENCE_APART", "1").split(":")]
     of, seen = [], [0] * len(shares)
@@ -653,7 +659,8 @@ def decode(ids, text):
 
 
 def batch(text, count, length, seed, turn):
-    """Of a text windows, and the same one later; of (table, labels, count) rows."""
+    """Draws windows of a text, and the same shifted by one; for (table, labels, count) draws rows.
+    """
     labels, count = (None, count) if isinstance(text, tokens) else (count, length)
     most = len(text) if labels is not None else len(text.ids) - length
     starts = [int(_drawn(seed, turn * count + w)) * most >> 64 for w in _own(count)]
@@ -664,7 +671,7 @@ def batch(text, count, length, seed, turn):
 
 
 def _own(count):
-    """Of so many windows those of the node at hand; all where there is none."""
+    """Returns the windows of the current node out of so many. Without a node: all."""
     if _NODE is None:
         return range(count)
     node, shares, seen = _NODE
@@ -735,7 +742,7 @@ rand = (lambda shape, seed=1: generate(shape, "rand", seed))
 
 
 def _tensor(path, name):
-    """One of a .safetensors file."""
+    """Reads a tensor of a .safetensors file."""
     with open(path, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         if name == "__metadata__":
@@ -749,7 +756,8 @@ def _tensor(path, name):
     return (array.astype("<u4") << 16).view("<f4") if header[name]["dtype"] == "BF16" else array
 
 
-_path = (lambda file: f"{file[5:]}.kept.npy" if str(file).startswith("kept:") else file)  # of what the ranks keep
+# of values kept on the ranks
+_path = (lambda file: f"{file[5:]}.kept.npy" if str(file).startswith("kept:") else file)
 save = (lambda file, x: np.save(_path(file), np.asarray(x, dtype=STORED)))
 
 
@@ -763,7 +771,8 @@ def load(file):
 
 
 def print(*things, end="\n", flush=True, _called=()):
-    """One line, a matrix by what the text calls it, with statistics; then corners. Where it is nobody knows here."""
+    """Prints one line, a matrix as its name in the text and statistics; then corners. Placements
+    are unknown here."""
     shown, corners = [], []
     for thing, called in zip(things, _called):
         if isinstance(thing, np.ndarray) and thing.size != 1:
@@ -779,13 +788,14 @@ def print(*things, end="\n", flush=True, _called=()):
 
 
 def _quote(text):
-    """As errors and prints call an expression: of a long one the beginning and the end."""
+    """Returns an expression as errors and prints show it: of a long one the beginning and the end.
+    """
     text = " ".join(text.split())
     return text if len(text) <= 42 else f"{text[:20]}..{text[-20:]}"
 
 
 class _Names(ast.NodeTransformer):
-    """Tells print what the text calls its arguments."""
+    """Passes the source text of its arguments to print."""
 
     def __init__(self, text):
         self.text = text
@@ -808,7 +818,7 @@ def assert_close(x, y, tolerance):
 
 
 def _keeps_bools(function, operands):
-    """The function, whose result is True and False where these of its arguments are."""
+    """Returns a function with a result of True and False if these of its arguments are."""
     def marked(*arguments, **named):
         made = function(*arguments, **named)
         return _bools(made, *operands(arguments)) if isinstance(made, Matrix) else made
@@ -826,20 +836,20 @@ for _kind in (Matrix, Taped):
     _kind.__getitem__ = _keeps_bools(_kind.__getitem__, lambda arguments: arguments[:1])
 
 def _of_numbers(reduction, of_numbers):
-    """Python's max and min where no matrix comes first."""
+    """Python's max and min unless the first argument is a matrix."""
     return lambda x, *more, **named: reduction(x, *more, **named) if isinstance(x, np.ndarray) else of_numbers(x, *more)
 
 
 max, min = _of_numbers(max, builtins.max), _of_numbers(min, builtins.min)
 NAMES = {name: thing for name, thing in globals().items() if not name.startswith("_")}
 NAMES["float"] = (lambda x: x if isinstance(x, np.ndarray) and x.size == 1 else float(x))
-NAMES.update(all=_all, any=_any,  # the builtins of these names are used above
+NAMES.update(all=_all, any=_any,  # the code above uses the builtins of these names
              round=lambda x, *digits: _round(x) if isinstance(x, np.ndarray) else round(x, *digits))
 
 
 def run(text, name="program", settings=(), names=None):
-    """Runs a text; settings "NAME=VALUE" replace the first literal of NAME. Returns its names. numpy's warnings
-    about infinities and NaN are no failures."""
+    """Runs a text. Settings "NAME=VALUE" replace the first literal of NAME. Returns its names.
+    numpy's warnings about infinities and NaN are not failures."""
     global KIND
     tree = ast.parse(text, name)
     KIND = Taped if any(getattr(node, "id", None) == "grad" for node in ast.walk(tree)) else Matrix

@@ -31,10 +31,11 @@ import numpy as np
 REPO = pathlib.Path(__file__).resolve().parents[1]
 MPIMATMUL = os.environ.get("MPIMATMUL", str(REPO / "build/release/bin/mpimatmul"))
 LIMIT_SECONDS = 60
-IS_HELD = 73  # the exit code of a job whose outputs another process writes
+IS_HELD = 73  # the exit code of a job when another process writes its outputs
 KILLS_OF_A_JOB = 2, 3
 
-# Many tensors, and a checkpoint in every turn: whatever reads it while another job replaces it meets two of them.
+# Many tensors, and a checkpoint in every turn, so that a reader meets two versions while another
+# job replaces the file.
 TRAINING = """
 x, y = load("x.npy"), load("y.npy")
 parameters = (load("w.npy"),)
@@ -68,7 +69,7 @@ READ = """
 save("kept.npy", load("kept:y"))
 """
 
-# Integers, and so exact on any shares of the ranks.
+# Integers: exact for any shares of the ranks.
 SCRIPT = """
 import os
 import numpy as np
@@ -138,12 +139,12 @@ class Job:
         self.process.wait()
 
     def turns(self):
-        """{turn: line} of whole lines."""
+        """Returns {turn: line} of whole lines."""
         return {line.split()[0]: line for line in re.findall(r"^\d+ [-\d].*\n", self.out.read_text(), re.MULTILINE)}
 
 
 class Reference:
-    """What an undisturbed job prints and leaves."""
+    """Returns the printed lines and files of an undisturbed job."""
 
     def __init__(self, folder, kind, ranks):
         folder.mkdir()
@@ -187,7 +188,7 @@ class Series:
                 for name in self.kind.results}
 
     def cut(self, job):
-        """The first job on the hosts that are left that is not refused."""
+        """Starts the job on the remaining hosts until it is not refused."""
         subprocess.run(shlex.split(os.environ["RESTARTS_CUT"]), check=True)
         self.kills += 1
         job.ends_within(LIMIT_SECONDS)
@@ -240,7 +241,7 @@ def main():
     draw, done, series, references = random.Random(seed), 0, 0, {}
     counts = collections.Counter()
     with tempfile.TemporaryDirectory(prefix="restarts.") as top:
-        os.environ["TMPDIR"] = top  # what Open MPI leaves of killed jobs goes with it
+        os.environ["TMPDIR"] = top  # Open MPI's leftovers of killed jobs go with it
         while done < kills:
             name, ranks = names[series % len(names)], draw.randint(1, 3)
             if (name, ranks) not in references:

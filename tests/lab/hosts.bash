@@ -33,7 +33,8 @@ lab_find_missing() {
     export LAB_MISSING
 }
 
-# The store of tests/environment.sh holds only the data of one host.
+# PMIx's hash store does not deliver all data between ranks of several hosts, so PMIx chooses itself
+# (tests/environment.sh).
 unset PMIX_MCA_gds
 
 need_lab() {
