@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Two ranks of this machine, equal or not: what sharing costs, and what claiming late mends."""
+"""Two ranks of this machine, equal or not: the cost of sharing, and the gain of late work stealing.
+"""
 import json
 import subprocess
 
@@ -7,7 +8,7 @@ from cases.local import prepare
 from harness.builds import Figure, measure_against
 from harness.measure import Failed, Skip, run
 
-# Kernels that OpenBLAS is told to use make another CPU of this one: no quota, no sleep.
+# Other kernels of OpenBLAS make a slower CPU of this one, without a quota or sleeps.
 FILES = "files in to file out, launch apart"
 KERNELS = ("Haswell", "Sandybridge", "Nehalem")
 
@@ -25,8 +26,8 @@ def balance(bench):
 # ------------------------------------------------------------------------------------------------- both speeds at once
 
 class BothBusy:
-    """How fast bare OpenBLAS is on two cores at once; `slower` are words before the second's command, which make it
-    slower."""
+    """Measures the speed of bare OpenBLAS on two cores at once. `slower` are words before the
+    second's command that make it slower."""
 
     def __init__(self, bench, product, slower=()):
         self.bench, self.product, self.slower = bench, product, slower
@@ -41,8 +42,8 @@ class BothBusy:
         return subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def speeds(self, rows):
-        """(part of the first in the sum, sum of both in operations per second), each with so many rows; they begin
-        together."""
+        """Returns (part of the first in the sum, sum of both in operations per second) for these
+        numbers of rows. Both begin together."""
         first, second = self.bench.cores[:2]
         started = [self.start(first, (), rows[0]), self.start(second, self.slower, rows[1])]
         if not all([process.stdout.readline() == "ready\n" for process in started]):
@@ -55,7 +56,7 @@ class BothBusy:
         return each[0] / sum(each), sum(each)
 
     def once(self):
-        """As much work for each as lets both end together, so that each is measured beside the other."""
+        """Sizes the work so that both end together and each is measured beside the other."""
         first = min(max(round(self.product.m * self.share), 1), self.product.m - 1)
         self.share, speed = self.speeds([first, self.product.m - first])
         return {"seconds": self.product.flops / speed, "share": self.share}
@@ -75,7 +76,8 @@ def with_kernels(kernels):
 
 
 def two_ranks(words, slower):
-    """mpirun with a rank for each of two contexts, words before the second's command."""
+    """Returns mpirun with a rank for each of two contexts, and words before the second's command.
+    """
     return ["mpirun", "-q", "-n", 1, *words, ":", "-n", 1, *slower, *words]
 
 
@@ -94,10 +96,12 @@ def mixed(bench):
     return rows
 
 
-# ----------------------------------------------------------------------------------------------- stored speeds that lie
+# -----------------------------------------------------------------------------------------------
+# wrong stored speeds
 
 def calibrate_and_lie(bench, build, kernels):
-    """Measures and stores the speeds of both ranks; then the slower one's file says what the faster one has."""
+    """Measures and stores the speeds of both ranks, and then replaces the slower one's by the
+    faster one's."""
     words = [bench.program, "calibrate", "--device", "cpu", "--quiet"]
     run(two_ranks(words, with_kernels(kernels)))
     for path in (bench.cache(build) / "mpimatmul").glob("*.json"):

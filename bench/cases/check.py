@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The check alone: what it takes of a large product on each device of this machine, and beside reading the operands
-where a side is small, by `mul` and by a program whose operands stay."""
+"""The check alone: its share of a large product on each device of this machine, and its cost
+against reading the operands of a product with a small side, in `mul` and in a program with operands
+that stay."""
 import json
 
 from cases.configs import find_pocl
@@ -21,7 +22,8 @@ def devices(bench):
 
 
 def share(bench):
-    """Of the same run, so that nothing between two runs is in it; a slow device is run once."""
+    """Takes both figures from one run, so that variation between runs cancels. A slow device runs
+    once."""
     rows, size = [], bench.pick(8192, 512)
     product = prepare(bench, size, size, size)
     for device, name in devices(bench):
@@ -38,8 +40,8 @@ def share(bench):
 
 
 def check_of_program(product, device, which):
-    """Seconds of check per product of a program in which the large operand stays and the small one is the last
-    result."""
+    """Returns seconds of check per product in a program in which the large operand stays and the
+    small one is the last result."""
     file, report = product.folder / "thin.py", product.folder / "thin.json"
     a, b = product.files()
     file.write_text(PROGRAM[which].format(a=a, b=b, c=product.path("C"), k=product.k, products=PRODUCTS))
@@ -49,7 +51,7 @@ def check_of_program(product, device, which):
 
 
 def thin(bench):
-    """The check alone, against reading what it reads."""
+    """Measures the check alone against reading the data it reads."""
     rows, threads = [], bench.threads
     big, small = bench.pick((8192, 64), (512, 16))
     for which, m, k, n in (("rows", small, big, big), ("columns", big, big, small)):

@@ -8,7 +8,7 @@ from harness.tables import row, side
 
 
 def find_pocl(bench):
-    """The OpenCL device that is this CPU, as --device names it; None when there is none."""
+    """Returns this CPU's OpenCL device, as --device names it, or None."""
     _, output = run([bench.program, "devices", "--json"])
     for device in json.loads(output)["devices"]:
         if device["platform"].startswith("Portable Computing Language"):
@@ -17,7 +17,8 @@ def find_pocl(bench):
 
 
 def configurations(bench, pocl):
-    """{name: words from mpirun to the options of `mpimatmul bench`}, and a note on what is missing."""
+    """Returns {name: words from mpirun to the options of `mpimatmul bench`}, and a note on missing
+    ones."""
     words = [bench.program, "bench"]
     found = {"1 rank": words,
              "2 ranks": ["mpirun", "-q", "-n", 2, *words, "--device", "cpu"]}
@@ -29,7 +30,7 @@ def configurations(bench, pocl):
 
 
 def measure(words, size, baseline):
-    """One run of `mpimatmul bench` that counts, after one that does not."""
+    """Runs `mpimatmul bench` with one counted run after a warm-up."""
     options = ["--sizes", size, "--runs", 1, "--warmup", 1, "--format", "json", "--quiet", "--baseline", baseline]
     argv = []
     for word in [*words, "OPTIONS"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A card from file to file, against what CLBlast and cuBLAS do on it with operands in its memory."""
+"""A card from file to file, against CLBlast and cuBLAS on it with operands in its memory."""
 import json
 
 from cases.local import prepare
@@ -8,7 +8,7 @@ from harness.tables import row, side
 
 
 def find_device(bench):
-    """The device that --device names, as `devices --json` describes it, with its `id`."""
+    """Returns the device that --device names, as `devices --json` describes it, with its `id`."""
     try:
         _, output = run([bench.program, "devices", "--json", "--device", bench.device])
     except Failed as reason:
@@ -20,7 +20,8 @@ def find_device(bench):
 
 
 def peers(bench, device):
-    """{name: words before the size} of what can be compared with here, and why something cannot."""
+    """Returns {name: words before the size} of the available peers, and the reason for each missing
+    one."""
     found, notes = {"CLBlast": [bench.peer("clblast_sgemm"), device["id"]]}, []
     if not bench.has_peer("cublas_sgemm"):
         return found, "no cuBLAS: it is not built where nvcc is missing"
@@ -34,8 +35,8 @@ def peers(bench, device):
 
 
 def multiply(words, product):
-    """One multiplication after one that does not count; NVIDIA_TF32_OVERRIDE=0 keeps cuBLAS at float32 whatever the
-    environment says."""
+    """Runs one multiplication after a warm-up. NVIDIA_TF32_OVERRIDE=0 keeps cuBLAS at float32 in
+    any environment."""
     _, output = run([*words, product.m, product.k, product.n, 1, 1], env={"NVIDIA_TF32_OVERRIDE": "0"})
     found = json.loads(output)
     return {"seconds": found["seconds"][0], "peer": found}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A product of grids in place on machines that are only described: predicted, not measured."""
+"""A product of grids in place on described machines: predicted, not measured."""
 import json
 
 from harness.measure import Failed, run
@@ -14,7 +14,7 @@ def planner(bench):
 
 
 def grid4096(bench):
-    """What the run does: moves and product overlap, the check comes after them."""
+    """Returns the predicted run: moves and product overlap, the check follows them."""
     cluster = bench.root / "bench" / "clusters" / "cluster-100gbit.json"
     _, output = run([planner(bench), cluster])
     found = json.loads(output)

@@ -13,7 +13,8 @@ FROM_ROOT = "root's files to root's file, launch apart"
 
 
 def prepare(bench, hosts, m, k, n):
-    """Files on the first host; every host holds the whole B, and a peer may have its own copies beside ours."""
+    """Files on the first host. Every host holds the whole B, and a peer may have its own copies
+    beside the program's."""
     product = Product(bench, m, k, n)
     require_memory(product.bytes, 2 * product.bytes + hosts * 4 * k * n)
     product.generate()
@@ -21,8 +22,9 @@ def prepare(bench, hosts, m, k, n):
 
 
 def floor_of(product, core_seconds, rate):
-    """The least time of two hosts, from root to root: root keeps the part w of the rows, the wire carries the rest of
-    A and all of B meanwhile; or root does everything and sends nothing. (seconds, w)"""
+    """Returns the lower bound of two hosts, from root to root: root keeps the part w of the rows,
+    and the wire carries the rest of A and all of B meanwhile. Or root computes everything and sends
+    nothing. (seconds, w)"""
     a, b = 4 * product.m * product.k, 4 * product.k * product.n
     share = min(1.0, (a + b) / (rate * core_seconds + a))
     seconds = max(((1 - share) * a + b) / rate, share * core_seconds)
@@ -30,7 +32,7 @@ def floor_of(product, core_seconds, rate):
 
 
 def two_hosts(bench, lab, product, rate):
-    """The rows of one rate of the cable."""
+    """Returns the rows for one rate of the cable."""
     lab.rate(rate)
     size = bench.pick(64 << 20 if rate == "1gbit" else 16 << 20, 1 << 20)
     link = lab.measure_link(size)
@@ -68,13 +70,13 @@ def lab2(bench):
 
 
 def advice(samples):
-    """What the last report says would be faster, as parts of a row."""
+    """Returns the faster choice that the last report proposes, as parts of a row."""
     text = samples[-1]["report"]["faster"]
     return {"report": f"'{text}'"} if text else {}
 
 
 def four_hosts(bench, lab, product, rate, how):
-    """The row of one rate of the cable."""
+    """Returns the row for one rate of the cable."""
     lab.rate(rate)
     link = lab.measure_link(bench.pick(64 << 20 if rate == "1gbit" else 16 << 20, 1 << 20))
     slower = [] if how == QUOTA else ["--device", "faulty:repeat=2:cpu"]
@@ -117,14 +119,14 @@ def labslow(bench):
 # ---------------------------------------------------------------------------------------------------------- prediction
 
 def calibrate(bench, lab):
-    """Speeds and links as each build's `calibrate` stores them, so that a plan knows all that it may know."""
+    """Stores speeds and links with each build's `calibrate`, so that a plan has all its data."""
     for build in bench.builds:
         with bench.by(build):
             run([*lab.mpirun(), bench.program, "calibrate", "--device", "cpu", "--quiet"], env=lab.env())
 
 
 def against_prediction(bench, lab, label, product, note=""):
-    """What was predicted stands in the report of the run itself."""
+    """Returns the prediction in the report of the run itself."""
     last = {}
 
     def once():

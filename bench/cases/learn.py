@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Training: seconds of a turn, between the lines that a program prints; the peers' steps in memory, compiled before."""
+"""Training: seconds per turn, between the lines that a program prints. Steps of the peers run in
+memory, compiled before."""
 import json
 import os
 from itertools import pairwise
@@ -12,7 +13,7 @@ from harness.tables import row, side
 
 STEP = "a step of bench/programs/gpt.py"
 ONE_CORE = ["mpirun", "-q", "--bind-to", "core", "-n"]
-CORPUS = os.environ.get("MMUL_CORPUS", "/usr/share/common-licenses/GPL-3")  # which every Debian has
+CORPUS = os.environ.get("MMUL_CORPUS", "/usr/share/common-licenses/GPL-3")  # every Debian has it
 
 
 class Training:
@@ -46,7 +47,7 @@ class Training:
 
 
 class Text(Training):
-    """Of one that is written here, without settings."""
+    """A program that is written here, without settings."""
 
     def __init__(self, bench, name, text):
         super().__init__(bench, name, (), ())
@@ -67,7 +68,8 @@ def training(bench, name="gpt", turns=("turns=7", "every=1", "saves=1000")):
 
 
 def run_torch(bench, gpt, turns):
-    """peers/torch_gpt.py by the Python that MMUL_TORCH_PYTHON names, or this one: its lines, the last one JSON."""
+    """Runs peers/torch_gpt.py by the Python that MMUL_TORCH_PYTHON names, or this one. Returns its
+    lines; the last one is JSON."""
     python = os.environ.get("MMUL_TORCH_PYTHON", bench.python)
     try:
         run([python, "-c", "import torch"])
@@ -108,7 +110,7 @@ def against_itself(bench):
 
 
 def mixed(bench):
-    """The second rank with slower kernels, no weights given."""
+    """The second rank has slower kernels, without given weights."""
     gpt, rows = training(bench), []
     for kernels in KERNELS[:2]:
         slower = with_kernels(kernels)
@@ -128,7 +130,7 @@ def mixed(bench):
 
 
 def hosts(bench):
-    """Two emulated hosts of one core against one of them: gradients each turn, or copies that train apart."""
+    """Two emulated hosts of one core against one of them: gradients in each turn, or local SGD."""
     rows = []
     cases = (("2 hosts", "1gbit", training(bench), STEP),
              ("apart", "100mbit", training(bench, "diloco", ("outers=3", f"inners={bench.pick(20, 2)}", "saves=1000")),
@@ -169,7 +171,7 @@ for step in loop(40):
 
 
 def optimiser(bench):
-    """AdamW over as many weights as that GPT has: four arrays are read and three written."""
+    """AdamW over as many weights as that GPT has: it reads four arrays and writes three."""
     rows = bench.pick(2588, 4)
     program = Text(bench, "adamw", OPTIMISER.format(rows=rows))
 
@@ -215,7 +217,7 @@ def python(bench):
 
 
 def small(bench):
-    """Turns of ten operations on 8 x 8; and what the last of many takes in memory."""
+    """Turns of ten operations on 8 x 8, and the memory of the last of many."""
     turns, rows = bench.pick(10000, 100), []
     program = Text(bench, "small", SMALL.format(turns=turns, every=turns // 10, folder=bench.folder))
     for label, launch in (("small", []), ("small 2 ranks", [*ONE_CORE, 2])):
@@ -238,7 +240,7 @@ def learn(bench):
 
 
 def curve(bench):
-    """The same weights to begin with, batches and rates: losses on both sides, and how far apart they get."""
+    """The same initial weights, batches and rates: losses on both sides, and their distance."""
     turns = bench.pick(300, 30)
     gpt = training(bench, turns=(f"turns={turns}", "every=10", "saves=100000"))
     theirs = [tuple(map(float, line.split())) for line in run_torch(bench, gpt, turns)[:-1]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Cases of this machine alone: files, starting up, checking, memory."""
+"""Cases of this machine alone: files, startup, checking, memory."""
 from harness.builds import Figure
 from harness.machine import DiskFolder, file_system, require_memory
 from harness.measure import PeakMemory, Product, Skip, alternate, jax, median, run
@@ -37,7 +37,7 @@ def file8192(bench):
 
 
 def file8192_jax(bench, product):
-    """Ours from file to file, jax's in memory."""
+    """The program from file to file, jax in memory."""
     try:
         samples = bench.alternate({"mul": lambda: product.mul_ranks(2), "jax": lambda: jax(bench, "matmul", product.m)})
     except Skip as reason:
@@ -49,7 +49,8 @@ def file8192_jax(bench, product):
 
 
 def float64(bench):
-    """numpy's own default, whole commands, and both without what begins before the first byte is read."""
+    """Compares with numpy's own default: whole commands, and both without the time before the first
+    byte is read."""
     size = bench.pick(4096, 512)
     product = prepare(bench, size, size, size, "float64")
     samples = bench.alternate({"mul": lambda: product.mul_ranks(2, wall="command"), "numpy": lambda: product.numpy(2)})
@@ -69,7 +70,8 @@ def float64(bench):
 
 
 def startup(bench):
-    """A product so small that only beginning and ending count, against an MPI program that does nothing else."""
+    """A product so small that only startup and shutdown count, against an MPI program that does
+    only these."""
     product = prepare(bench, 64, 64, 64)
     runs = bench.pick(max(bench.runs, 9), bench.runs)
     peer = bench.peer("empty_mpi")
@@ -88,26 +90,26 @@ def startup(bench):
 
 
 def startup_ways(bench):
-    """(row, what stands before the program, environment, in words) of ways to start it."""
+    """Ways to start the program: (row, words before the program, environment, description)."""
     chosen = fabric_choice(bench)
     return (("alone", [], UNSET, "alone, nothing set"),
             ("launch", ["mpirun", "-q", "-n", 2], chosen, "by mpirun -n 2 with environment.sh"),
             ("launch, Open MPI's defaults", ["mpirun", "-q", "-n", 2], UNSET, "by mpirun -n 2, nothing set"))
 
 
-# As a user's shell is: none of the settings that the other cases share.
+# The environment of a user's shell, without the settings that the other cases share.
 UNSET = {"HWLOC_COMPONENTS": None, "OMPI_MCA_pml": None}
 
 
 def fabric_choice(bench):
-    """What scripts/environment.sh sets on this machine."""
+    """Returns the settings that scripts/environment.sh makes on this machine."""
     _, output = run(["sh", "-c", '. "$0" && env -0', bench.root / "scripts" / "environment.sh"], env=UNSET)
     found = dict(line.split("=", 1) for line in output.split("\0") if "=" in line)
     return {name: found.get(name) for name in UNSET}
 
 
 def startup_parts(reports):
-    """Medians of what the reports say of the time before their clock."""
+    """Returns medians of the reports' times before their clock."""
     return {name.removesuffix("_seconds"): f"{1e3 * median([one['startup'][name] for one in reports]):.1f} ms"
             for name in reports[0].get("startup", {})}
 
@@ -128,7 +130,7 @@ def verify(bench):
 
 
 def output(bench):
-    """A product whose result is large beside its operands, on a disk and in memory."""
+    """A product with a result large beside its operands, on a disk and in memory."""
     m, k, n = bench.pick((20000, 384, 20000), (512, 16, 512))
     require_memory(4 * (m * k + k * n), 4 * 4 * m * n)
     place = bench.disk
@@ -142,7 +144,8 @@ def output(bench):
 
 def output_rows(bench, product, system, modes):
     def alone(once):
-        for path in (product.path("C"), product.path("N")):  # nothing of the side before is still to be written
+        # no data of the side before is still unwritten
+        for path in (product.path("C"), product.path("N")):
             path.unlink(missing_ok=True)
         return once()
 
@@ -185,7 +188,7 @@ def memory(bench):
 
 
 def planning_figure(bench):
-    """Planning for ranks that are only described: no files, no MPI."""
+    """Planning for described ranks: no files, no MPI."""
     cluster = bench.root / "bench" / "clusters" / "cluster-100gbit.json"
     return Figure("262144^3 planned for the 4,096 ranks of clusters/cluster-100gbit.json, the whole command",
                   lambda: {"seconds": run([bench.program, "plan", "--simulate", cluster])[0]})

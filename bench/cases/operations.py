@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Operations of programs on the CPU, in memory: what they cost beside moving their bytes, and attention."""
+"""Operations of programs on the CPU, in memory: their cost against moving their bytes, and
+attention."""
 import json
 
 from harness.machine import require_memory
@@ -8,7 +9,8 @@ from harness.tables import row, side
 
 
 def bandwidth_rows(bench, dtype):
-    """Each operation in turn with a plain copy, whose seconds are those of as many bytes."""
+    """Alternates each operation with a plain copy, and scales the copy's seconds to as many bytes.
+    """
     rows, cols = bench.pick((65536, 1024), (256, 128))
     of_type = "" if dtype == "float32" else f" in {dtype}"
     cols //= 1 if dtype == "float32" else 2

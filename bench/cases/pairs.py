@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What --against measures of a case: our side of it alone, as (row, Figure, note), while what the case needs (files,
-hosts, a slower core) is there."""
+"""Figures of a case for --against: the program's side alone, as (row, Figure, note), while the
+case's resources (files, hosts, a slower core) exist."""
 import os
 
 from cases import configs as configs_case

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Several products in one job, whose values stay: `peers/program.c` drives the library by its public header."""
+"""Several products in one job, with values that stay: `peers/program.c` drives the library by its
+public header."""
 import json
 
 from cases.balance import BothBusy
@@ -10,13 +11,14 @@ from harness.measure import Failed, Product, median, run
 from harness.tables import row, side
 
 RATE = "1gbit"
-# As the program sets it itself (src/cli/launcher.c); here for the driver and the peers as well, which it serves too.
+# A setting that the program makes itself (src/cli/launcher.c). Here the driver and the peers get
+# it, too.
 PUSH = {"OMPI_MCA_btl_tcp_flags": "send"}
 PRODUCTS = 4
 
 
 def program(bench):
-    """The driver of the build that is measured now."""
+    """Returns the driver of the build under measurement."""
     path = bench.program.parent.parent / "bench" / "program"
     if not path.exists():
         raise Failed(f"peer program is not built there: make {path.relative_to(path.parents[3])}")
@@ -24,7 +26,7 @@ def program(bench):
 
 
 def run_driver(bench, lab, words):
-    """What the driver printed, its whole command and what crossed the cable, as a sample."""
+    """Returns the driver's output, its whole time and the bytes on the cable, as a sample."""
     before = lab.traffic("node2")
     command, output = run([*lab.mpirun(), program(bench), *words], env=lab.env())
     received, sent = (after - was for after, was in zip(lab.traffic("node2"), before))
@@ -34,7 +36,7 @@ def run_driver(bench, lab, words):
 
 
 def rows_of_builds(bench, turns, make):
-    """make(build, suffix) for the builds that were measured."""
+    """Returns make(build, suffix) for the measured builds."""
     return [made for build in (bench.builds if not turns.refused else ("new",))
             for made in make(build, ", old build" if build == "old" else "")]
 
@@ -42,8 +44,8 @@ def rows_of_builds(bench, turns, make):
 # ------------------------------------------------------------------------------------------------------------- chain
 
 class Chain:
-    """X W1 W2 W3 W4 with files of root's: as one program, and as runs of `mul`, each of which reads what the one before
-    wrote."""
+    """X W1 W2 W3 W4 with files of root's: as one program, and as runs of `mul`, each of which reads
+    the result of the one before."""
 
     def __init__(self, bench, lab, rows, side_length):
         self.bench, self.lab, self.rows, self.side = bench, lab, rows, side_length
@@ -59,7 +61,7 @@ class Chain:
         return self.bench.folder / f"{name}.bin"
 
     def compare(self):
-        """The same numbers, as far as four roundings of sums allow."""
+        """Compares the numbers to the error of four roundings of sums."""
         if self.path("Y").exists() and self.path("Y4").exists():
             run([self.bench.program, "diff", self.path("Y4"), self.path("Y"), "--tolerance", self.side**2 * 1e-3,
                  "--quiet"])
@@ -72,7 +74,7 @@ class Chain:
         return sample
 
     def as_runs(self):
-        """seconds: the walls of the reports, added up."""
+        """seconds: the sum of the reports' wall times."""
         seconds, command, last = 0, 0, "X"
         for i, name in enumerate(self.weights(), 1):
             self.path(f"Y{i}").unlink(missing_ok=True)
@@ -84,14 +86,16 @@ class Chain:
         return {"seconds": seconds, "command_seconds": command}
 
     def speeds(self):
-        """Both cores at once, each with a part of the rows of one product: (root's, the other's)."""
+        """Both cores at once, each with a part of the rows of one product: (root's, the other's).
+        """
         busy = BothBusy(self.bench, Product(self.bench, self.rows, self.side, self.side))
         share, total = busy.speeds([self.rows // 2, self.rows - self.rows // 2])
         return share * total, (1 - share) * total
 
     def floor(self, speeds, rate):
-        """(seconds, part of the rows that root keeps) of the least that any program needs: the rest of X and all
-        weights go out, the rest of the result comes back at the same time, both cores compute; all of it overlaps."""
+        """Returns (seconds, part of the rows that root keeps), a lower bound for any program: the
+        rest of X and all weights go out, the rest of the result comes back at the same time, both
+        cores compute, and all of it overlaps."""
         flops, x = 2 * self.rows * self.side**2 * PRODUCTS, 4 * self.rows * self.side
         weights = 4 * self.side**2 * PRODUCTS
 
@@ -103,7 +107,7 @@ class Chain:
 
 
 def chain_rows(turns, build, suffix, floor, asked):
-    """Of one build: the program against four runs, the floor and four whole commands."""
+    """Rows of one build: the program against four runs, the lower bound and four whole commands."""
     ours, theirs = turns.of("program", build), turns.of("runs", build)
     last = ours[-1]
     traffic = {"to the other host": f"{last['received'] / 1e6:.0f} MB", "back": f"{last['sent'] / 1e6:.0f} MB",
@@ -151,7 +155,7 @@ def product_seconds(sample):
 
 
 def best_of(bench, name, ways, once):
-    """What of `ways` is fastest, each tried twice."""
+    """Returns the fastest of `ways`, each tried twice."""
     tried = {}
     for way in ways:
         tried[way] = min(once(*way)["seconds"] for _ in range(2))
@@ -160,7 +164,7 @@ def best_of(bench, name, ways, once):
 
 
 def cosma(bench, lab, product, overlap, *split):
-    """One multiplication by COSMA after one that does not count."""
+    """Runs one multiplication by COSMA after a warm-up."""
     _, output = run([*lab.mpirun(), bench.peer("cosma_sgemm"), product.m, product.k, product.n, 1, 1, *split],
                     env={**lab.env(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
                          "COSMA_OVERLAP_COMM_AND_COMP": overlap})
@@ -177,7 +181,7 @@ def cosma_figure(bench, lab, product, name, splits):
 
 
 def resident_figures(bench, lab, product):
-    """Ours and the peers' that are there; and what is said of those that are not."""
+    """Measures the program and the available peers, and notes the missing ones."""
     size, missing = product.m, []
     figures = {"product": Figure(
         f"{product.text}, A, B and C by rows on 2 hosts, {RATE}: the product alone (with it less without it), checked",

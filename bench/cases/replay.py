@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A training step of a small model in Python, replayed (`mm.compile`) and not, beside torch's: Python's part of it
-counts. The losses of the last steps are compared where they begin alike."""
+"""A training step of a small model in Python, replayed (`mm.compile`) and not, beside torch's:
+Python's own time counts. The last losses are compared if the first ones agree."""
 import json
 import os
 

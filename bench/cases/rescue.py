@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Two emulated hosts, the second of which turns out to be slower than the plan believes: what root's host rescues."""
+"""Two emulated hosts, the second slower than the plan assumes: the gain of work stealing by root's
+host."""
 import json
 import time
 from pathlib import Path
@@ -22,7 +23,8 @@ def mul(product, lab, slower=(), **more):
 
 
 def calibrate_and_lie(bench, lab, slower):
-    """Stores speeds and links of both hosts, per build; then the second's file says what the first one's has."""
+    """Stores speeds and links of both hosts, per build. Then the second's file gets the first one's
+    speeds."""
     for build in bench.builds:
         with bench.by(build):
             words = [bench.program, "calibrate", "--device", "cpu", "--quiet"]
@@ -82,8 +84,8 @@ save("six.npy", x)
 
 
 class Span:
-    """Watches a run: seconds from when its result file was begun, before devices are ready and the clock of the report
-    starts, to its end."""
+    """Watches a run: returns the seconds from the creation of its result file, before devices are
+    ready and the report's clock starts, to its end."""
 
     def __init__(self, program):
         self.program, self.seconds = program, 0
@@ -98,7 +100,8 @@ class Span:
 
 
 def slowed_program(bench, label, program, text, launch, env, find):
-    """One rank of two is slowed down when 40 % is done; the ideal, in the time without that."""
+    """One rank of two is slowed down at 40 % of the work. Also returns the ideal, in the time of an
+    undisturbed run."""
     at, ideal = 0.4, 0.4 + 0.6 * 2 / (1 + 1 / SLOWER)
     options, wholes = ["--threads", 1], []
     for _ in range(3):

@@ -16,13 +16,15 @@ QUOTA = "a control group"
 
 
 def work_seconds(sample):
-    """Set-up, computing, checking and waiting of the rank with the most of it: the run without its files and launch."""
+    """Set-up, computing, checking and waiting of the rank with the most of it: the run without its
+    files and launch."""
     return max(rank["setup_seconds"] + rank["compute_seconds"] + rank["verify_seconds"] + rank["idle_seconds"]
                for rank in sample["report"]["ranks"])
 
 
 def compare(bench, name, product, sides, ideal_part, ideal_text):
-    """`mul` against an ideal that is a part of what one core needs alone; all `sides` are measured in turn."""
+    """`mul` against an ideal that is a fraction of one core's time alone. All `sides` are measured
+    in turn."""
     samples = bench.alternate(sides)
     one_core = median([sample["seconds"] for sample in samples["one core"]])
     ideal = side(f"ideal: {ideal_text}", value=one_core * ideal_part)
@@ -58,7 +60,8 @@ def slow4(bench):
 
 
 def by_quota(product, quota):
-    """Words that put a command into the quota; a product on two ranks, the second begun with them."""
+    """Words that put a command into the quota, and a product on two ranks with these words for the
+    second."""
     slower = ["sh", "-c", f'echo $$ > {quota.folder}/cgroup.procs && exec "$@"', "sh"]
     return slower, two_ranks(product.words(["--device", "cpu"]), slower)
 
@@ -70,14 +73,14 @@ def slow4_by_quota(bench, product, quota):
 
 
 class SlowLater:
-    """Watches a run: some seconds after its result file was begun, rank 1 gets a part of its core only. `find` lists
-    the processes that rank 1 is among, those below the command's."""
+    """Watches a run: some seconds after the creation of its result file, rank 1 gets only a part of
+    its core. `find` lists the processes below the command's, rank 1 among them."""
 
     def __init__(self, product, quota, seconds, find=descendants):
         self.product, self.quota, self.seconds, self.find, self.happened = product, quota, seconds, find, False
 
     def rank_1(self, pid):
-        """Its process; None where it has ended."""
+        """Returns rank 1's process; None if it has ended."""
         for child in self.find(pid):
             try:
                 if b"OMPI_COMM_WORLD_RANK=1" in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
@@ -109,7 +112,7 @@ def make_quota():
 
 
 def prepare_slowdown(bench, product, quota):
-    """A run that is slowed at its half, and what that was."""
+    """A run that is slowed at its half, and its data."""
     quarter = one_core(bench, product)["seconds"] / 4
 
     def slowed():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """This build and, with --against, an older one: the same commands by both, turn by turn.
 
-What the machine does to a turn it does to both, so a row's ratio is the median of the turns' ratios and not the ratio
-of medians. Which build comes first changes from turn to turn.
+A disturbance of the machine in a turn affects both builds, so a row's ratio is the median of the
+turns' ratios and not the ratio of medians. The first build changes from turn to turn.
 """
 from dataclasses import dataclass
 from typing import Callable
@@ -13,7 +13,8 @@ from harness.tables import row, side
 
 @dataclass
 class Figure:
-    """What a side is: `once` makes a sample (by bench.program, where it is ours), `value` is the figure in it."""
+    """A side of a comparison: `once` makes a sample (by bench.program for the project's own),
+    `value` is its figure."""
     counted: str
     once: Callable
     value: Callable = in_seconds
@@ -28,8 +29,8 @@ class Figure:
 
 
 class Turns:
-    """Samples of figures by name and, of those that are ours, by build. The old build may not know what the new one is
-    asked for: it is left out then, and `refused` says why."""
+    """Samples of figures by name and, for the project's own, by build. The old build may lack an
+    option of the new one. Then it is left out, and `refused` has the reason."""
 
     def __init__(self, bench, figures):
         self.bench, self.figures = bench, figures
@@ -68,7 +69,7 @@ class Turns:
         return [ours / theirs for ours, theirs in zip(*values)]
 
     def row_of_builds(self, label, name, asked, note=""):
-        """new / old of one figure."""
+        """Returns new / old of one figure."""
         figure, new, old = self.figures[name], self.of(name, "new"), self.of(name, "old")
         label = f"{label} new / old".strip()
         if self.refused:
@@ -84,8 +85,9 @@ def measure_both(bench, label, figure, note=""):
 
 
 def measure_against(bench, label, figure, reference, parts=lambda sample: {}, note=""):
-    """Rows of one figure of ours against a reference that is measured in the same turns; where there are two builds
-    the old one has its row too, and one compares the two. `parts` are of the last sample of the reference."""
+    """Rows of one figure of the program against a reference measured in the same turns. With two
+    builds the old one has its row too, and one row compares the two. `parts` are of the last sample
+    of the reference."""
     turns = Turns(bench, {"mul": figure, "reference": reference})
     rows = []
     for build in bench.builds if not turns.refused else ("new",):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Emulated hosts for measuring: those of tests/lab/hosts.bash, with the rate of a cable measured and cores halved."""
+"""Emulated hosts for measuring: those of tests/lab/hosts.bash, with a measured cable rate and
+halved cores."""
 import json
 import os
 import subprocess
@@ -37,7 +38,8 @@ print(time.monotonic() - begin)
 
 
 class Lab:
-    """`with Lab(bench, 2) as lab`: hosts node1, node2 ..., one core each as far as there are cores."""
+    """`with Lab(bench, 2) as lab`: hosts node1, node2 ..., one core each as far as there are cores.
+    """
 
     def __init__(self, bench, count):
         self.bench, self.count = bench, count
@@ -46,7 +48,7 @@ class Lab:
         self.quotas = []
 
     def words(self, function, *arguments):
-        """argv that calls a function of hosts.bash."""
+        """Returns argv of a call of a function of hosts.bash."""
         return ["bash", "-c", 'source "$0"; "$@"', str(self.script), function, *map(str, arguments)]
 
     def call(self, function, *arguments):
@@ -78,8 +80,8 @@ class Lab:
         self.lift()
 
     def limit(self, part, hosts=None):
-        """Everything that mpirun starts on one of the hosts (all) from now on shares `part` of a core. False: it
-        cannot be set."""
+        """From now on all processes that mpirun starts on one of the hosts (all) share `part` of a
+        core. False: the limit cannot be set."""
         try:
             for host in hosts or self.hosts:
                 self.quotas.append(Quota(f"{self.variables['LAB_NAME']}-{host}", part))
@@ -88,7 +90,7 @@ class Lab:
             return False
         agent = self.folder / "agent"
         agent.rename(agent.with_suffix(".host"))
-        # `ip netns exec` hides the control groups; through our own root they are still there.
+        # `ip netns exec` hides the control groups. They are reachable through this process's root.
         groups = f"/proc/{os.getpid()}/root{self.quotas[0].folder.parent}/{self.variables['LAB_NAME']}"
         agent.write_text(f'#!/bin/sh -e\ncase $1 in {"|".join(hosts or self.hosts)})\n'
                          f'    echo $$ > {groups}-"$1"/cgroup.procs ;;\nesac\nexec {agent}.host "$@"\n')
@@ -104,12 +106,12 @@ class Lab:
         self.call("lab_rate", rate)
 
     def mpirun(self, hosts=None):
-        """Words that start one rank on each of the first hosts, under env()."""
+        """Returns words that start one rank on each of the first hosts, under env()."""
         chosen = self.hosts[:hosts]
         return self.words("lab_mpirun", ",".join(f"{host}:1" for host in chosen), "-n", len(chosen))
 
     def mpirun_each(self, commands):
-        """mpirun with a rank on each of the first hosts, words of its own for each."""
+        """Returns mpirun with a rank on each of the first hosts, and different words for each."""
         contexts = []
         for place, command in enumerate(commands):
             hosts = f"{self.hosts[place]}:1"
@@ -118,7 +120,7 @@ class Lab:
         return self.words("lab_mpirun", *contexts)
 
     def pids(self, host):
-        """Processes of a host."""
+        """Returns the processes of a host."""
         found = subprocess.run(["ip", "netns", "pids", f"{self.variables['LAB_NAME']}-{host}"], capture_output=True,
                                text=True, check=True)
         return [int(pid) for pid in found.stdout.split()]
@@ -127,19 +129,19 @@ class Lab:
         return self.variables
 
     def traffic(self, host):
-        """Bytes that a host has received and sent so far."""
+        """Returns the bytes that a host has received and sent so far."""
         found = subprocess.run(["ip", "-n", f"{self.variables['LAB_NAME']}-{host}", "-s", "-j", "link", "show", "eth0"],
                                capture_output=True, text=True, check=True)
         counted = json.loads(found.stdout)[0]["stats64"]
         return counted["rx"]["bytes"], counted["tx"]["bytes"]
 
     def on(self, host):
-        """Words that run a command on a host."""
+        """Returns words that run a command on a host."""
         core = (self.folder / host / "core").read_text().strip()
         return ["taskset", "-c", core, "ip", "netns", "exec", f"{self.variables['LAB_NAME']}-{host}"]
 
     def measure_link(self, size):
-        """Bytes per second from node1 to node2, as a program sees them."""
+        """Returns bytes per second from node1 to node2 for a program."""
         with subprocess.Popen([*self.on("node2"), self.bench.python, "-c", SINK], stdout=subprocess.PIPE, text=True,
                               stdin=subprocess.DEVNULL) as sink:
             sink.stdout.readline()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The machine as a bench sees it: what it is, how much memory is free, and a folder in RAM that does not stay."""
+"""The machine of a bench: its description, its free memory, and a temporary folder in RAM."""
 import datetime
 import json
 import os
@@ -15,7 +15,7 @@ MARGIN_BYTES = 512 << 20
 
 
 def read_first(path, key):
-    """The text after `key:` in a file of /proc; "" when there is none."""
+    """Returns the text after `key:` in a file of /proc, or ""."""
     for line in Path(path).read_text().splitlines():
         if line.startswith(key):
             return line.partition(":")[2].strip()
@@ -27,7 +27,7 @@ def available_bytes():
 
 
 def require_memory(files_bytes, process_bytes):
-    """Refuses where the files and the processes together would not fit, with some room to spare."""
+    """Refuses a case if the files and the processes together would not fit, with a margin."""
     need, free = files_bytes + process_bytes + MARGIN_BYTES, available_bytes()
     if need > free:
         raise Refused(f"needs {need / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are available")
@@ -37,7 +37,7 @@ def require_memory(files_bytes, process_bytes):
 
 
 def find_commit(root):
-    """Of the sources; a kit has no repository but a note."""
+    """Returns the commit of the sources. A kit has no repository but a note."""
     note = root / "COMMIT"
     if note.exists():
         return note.read_text().strip()
@@ -53,8 +53,9 @@ def git(root, *words):
 
 
 def find_kernels(program):
-    """Of OpenBLAS, as a command of a case will have them: the library, their set, the vectors of this CPU that they do
-    not use. The kernels of a build that does not name them are in its driver's name."""
+    """Describes the OpenBLAS of a case's commands: the library, its kernel set, and the vectors of
+    this CPU that the set does not use. In builds that do not name the kernels, the driver's name
+    has them."""
     said = subprocess.run([program, "devices", "--device", "cpu", "--json"], capture_output=True, text=True,
                           check=True, stdin=subprocess.DEVNULL).stdout
     cpu = json.loads(said)["ranks"][0]["description"]
@@ -62,7 +63,7 @@ def find_kernels(program):
 
 
 def describe(root, program):
-    """What a figure cannot be read without."""
+    """Returns the conditions needed to interpret a figure."""
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
@@ -77,13 +78,14 @@ def describe(root, program):
 
 
 def file_system(path):
-    """The type of the file system that holds a path."""
+    """Returns the type of the file system that holds a path."""
     found = subprocess.run(["df", "--output=fstype", path], capture_output=True, text=True, check=True).stdout
     return found.split()[-1]
 
 
 class RamFolder:
-    """A folder in /dev/shm that is removed at the end, also when this program is killed: a shell waits for that."""
+    """A folder in /dev/shm that is removed at the end. A waiting shell removes it also after a kill
+    of this program."""
 
     PLACE = "/dev/shm"
 
@@ -101,7 +103,7 @@ class RamFolder:
 
 
 class DiskFolder(RamFolder):
-    """The same in a folder that is given."""
+    """A temporary folder below a given one."""
 
     def __init__(self, place):
         self.PLACE = place

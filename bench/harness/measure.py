@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Runs commands side by side and keeps every sample.
 
-A sample is a dict with at least `seconds`; what else a case wants to keep of a run (a report, a peak of memory) lies
-beside it. A side is a function that runs once and returns a sample.
+A sample is a dict with at least `seconds`, and further data of the run (a report, a peak of
+memory). A side is a function that runs once and returns a sample.
 """
 import json
 import os
@@ -17,7 +17,7 @@ PHASES = ("setup", "scatter", "compute", "verify", "gather", "idle", "commit")
 
 
 class Skip(Exception):
-    """A case that cannot be measured here; the text says why."""
+    """A case that cannot be measured here; the text gives the reason."""
 
 
 class Refused(Exception):
@@ -25,7 +25,7 @@ class Refused(Exception):
 
 
 class Failed(Exception):
-    """A command that ended badly: the first line it said, and its words."""
+    """A failed command: its first line of output, and its words."""
 
     def __init__(self, text, argv=()):
         super().__init__(text)
@@ -33,8 +33,8 @@ class Failed(Exception):
 
 
 def run(argv, env=None, watch=None):
-    """Runs a command to its end: (seconds, what it printed). `watch` is called with its process id meanwhile. None in
-    `env` takes a variable away."""
+    """Runs a command to its end: returns (seconds, its output). `watch` is called with its process
+    id meanwhile. None in `env` removes a variable."""
     argv = [str(word) for word in argv]
     env = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
     begin = time.monotonic()
@@ -46,7 +46,7 @@ def run(argv, env=None, watch=None):
         try:
             output, errors = process.communicate()
         except BaseException:
-            process.terminate()  # mpirun takes its ranks along
+            process.terminate()  # mpirun ends its ranks, too
             raise
         seconds = time.monotonic() - begin
         if watcher:
@@ -58,7 +58,8 @@ def run(argv, env=None, watch=None):
 
 
 def jax(bench, *words):
-    """A sample of peers/jax_peer.py, by the Python that MMUL_JAX_PYTHON names, or this one."""
+    """Returns a sample of peers/jax_peer.py, by the Python that MMUL_JAX_PYTHON names, or this one.
+    """
     python = os.environ.get("MMUL_JAX_PYTHON", bench.python)
     try:
         run([python, "-c", "import jax"])
@@ -69,7 +70,8 @@ def jax(bench, *words):
 
 
 def alternate(sides, runs, warmup, say=lambda text: None):
-    """{name: samples} of {name: side}: A B A B ..., the first `warmup` rounds not counted."""
+    """Returns {name: samples} of {name: side}, measured A B A B ...; the first `warmup` rounds do
+    not count."""
     samples = {name: [] for name in sides}
     for turn in range(warmup + runs):
         for name, side in sides.items():
@@ -98,12 +100,12 @@ def is_unstable(values):
 
 
 def phases_of(report):
-    """The phases of a report: of the rank that ended last, as `mpimatmul bench` has them."""
+    """Returns the phases in a report, of the rank that ended last, as `mpimatmul bench` does."""
     return {name: report[f"{name}_seconds"] for name in PHASES}
 
 
 def median_phases(samples):
-    """The medians of the phases of samples that have a report; {} when they have none."""
+    """Returns the medians of the phases of samples with a report, or {}."""
     all_phases = [phases_of(sample["report"]) for sample in samples if "report" in sample]
     return {name: median([phases[name] for phases in all_phases]) for name in PHASES} if all_phases else {}
 
@@ -111,7 +113,7 @@ def median_phases(samples):
 # --------------------------------------------------------------------------------------------------------- the sides
 
 class Product:
-    """C = A B with generated files in a folder (the bench's own), and the commands that compute it."""
+    """C = A B with generated files in the bench's folder, and the commands that compute it."""
 
     def __init__(self, bench, m, k, n, folder=None, dtype="float32"):
         self.bench, self.m, self.k, self.n, self.dtype = bench, m, k, n, dtype
@@ -132,7 +134,7 @@ class Product:
         return [self.path("A"), self.path("B")]
 
     def parts(self):
-        """The result while it is not complete yet."""
+        """Returns the unfinished result files."""
         return self.folder.glob("*C.bin*")
 
     def words(self, options=()):
@@ -141,8 +143,8 @@ class Product:
                 self.bench.folder / "report.json", "--quiet", *options]
 
     def mul(self, argv, env=None, wall="report", watch=None):
-        """A command that ends in words(). seconds: of the whole `command`, or of the `report`, which is from the first
-        byte read to the renamed result."""
+        """Runs a command that ends in words(). seconds: of the whole `command`, or of the `report`,
+        which counts from the first byte read to the renamed result."""
         self.path("C").unlink(missing_ok=True)
         seconds, _ = run(argv, env=env, watch=watch)
         report = json.loads((self.bench.folder / "report.json").read_text())
@@ -150,11 +152,11 @@ class Product:
                 "report": report}
 
     def mul_ranks(self, ranks, options=(), **more):
-        """On so many ranks of this machine."""
+        """Runs on so many ranks of this machine."""
         return self.mul(["mpirun", "-q", "-n", ranks, *self.words(options)], **more)
 
     def mul_devices(self, devices, options=(), **more):
-        """With a rank per device of the list."""
+        """Runs with a rank per device of the list."""
         argv = ["mpirun", "-q"]
         for place, device in enumerate(devices):
             argv += [":"] if place > 0 else []
@@ -162,7 +164,7 @@ class Product:
         return self.mul(argv, **more)
 
     def mul_lab(self, lab, hosts, options=()):
-        """With a rank on each of the first hosts of a lab."""
+        """Runs with a rank on each of the first hosts of a lab."""
         return self.mul([*lab.mpirun(hosts), *self.words(["--device", "cpu", "--io", "root", *options])], env=lab.env())
 
     def numpy(self, threads, options=()):
@@ -173,19 +175,20 @@ class Product:
         return {"seconds": seconds, "peer": json.loads(output)}
 
     def sgemm(self, threads, launcher=()):
-        """One multiplication by bare OpenBLAS after one that does not count, in a program of its own."""
+        """Runs one multiplication by bare OpenBLAS after a warm-up, in a program of its own."""
         _, output = run([*launcher, self.bench.peer("sgemm"), self.m, self.k, self.n, threads, 1, 1])
         found = json.loads(output)
         return {"seconds": found["seconds"][0], "peer": found}
 
     def stream(self, threads):
-        """One sum of all bytes of A, B and C in memory after one that does not count."""
+        """Runs one sum of all bytes of A, B and C in memory after a warm-up."""
         _, output = run([self.bench.peer("stream"), self.m, self.k, self.n, threads, 1, 1])
         found = json.loads(output)
         return {"seconds": found["seconds"][0], "peer": found}
 
     def psgemm(self, lab, hosts, mode, *grid):
-        """One multiplication by ScaLAPACK after one that does not count; grid: its blocks' side and the grid's rows."""
+        """Runs one multiplication by ScaLAPACK after a warm-up. grid: the side of its blocks and
+        the rows of the grid."""
         _, output = run([*lab.mpirun(hosts), self.bench.peer("psgemm"), mode, self.m, self.k, self.n, 1, 1, *grid],
                         env={**lab.env(), "OPENBLAS_NUM_THREADS": "1"})
         found = json.loads(output)
@@ -195,7 +198,7 @@ class Product:
 # ------------------------------------------------------------------------------------------------------------ memory
 
 def descendants(pid):
-    """Process ids below `pid`, it included."""
+    """Returns the process ids below `pid`, including itself."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -208,7 +211,8 @@ def descendants(pid):
 
 
 def pss_bytes(pid):
-    """Memory of a process, what it shares divided by the number that share it; 0 when it is gone."""
+    """Returns the memory of a process, with shared memory divided by the number of its users; 0 for
+    a process that ended."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -217,7 +221,8 @@ def pss_bytes(pid):
 
 
 class PeakMemory:
-    """Samples the summed PSS of the processes of one name below a process, every 50 ms until it ends."""
+    """Samples the summed PSS of the processes of one name below a process, every 50 ms until it
+    ends."""
 
     def __init__(self, name):
         self.name, self.peak_bytes, self.samples = name, 0, 0

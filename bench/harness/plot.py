@@ -22,7 +22,7 @@ def quote(text):
 
 
 def speeds(rows):
-    """{configuration: [(n, GFLOP/s)]}; OpenBLAS is the other side of the rows."""
+    """Returns {configuration: [(n, GFLOP/s)]}. OpenBLAS is the other side of the rows."""
     lines = {}
     for row in rows:
         for name, one in ((row["configuration"], row["figure"]), ("OpenBLAS, compute only", row["against"])):
@@ -36,7 +36,7 @@ def losses(rows):
 
 
 def draw_one(folder, case, points):
-    """Why there is no picture of a case, or where it is."""
+    """Returns the path of a case's picture, or the reason why there is none."""
     source, target = folder / f"{case}.json", folder / f"{case}.svg"
     rows = json.loads(source.read_text())["rows"] if source.exists() else []
     if not rows:

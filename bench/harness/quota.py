@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""A part of a core for some processes, by control groups (version 1, or 2 where `cpu` is handed down)."""
+"""Limits processes to a part of a core by control groups (version 1, or 2 where `cpu` is
+delegated)."""
 from pathlib import Path
 
 PERIOD_US = 10000
 
 
 def parent():
-    """The control group to make ours in, or None."""
+    """Returns the parent control group for the quota, or None."""
     if Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists() or Path("/sys/fs/cgroup/cpu/cpu.shares").exists():
         return Path("/sys/fs/cgroup/cpu")
     control = Path("/sys/fs/cgroup/cgroup.subtree_control")
@@ -14,7 +15,8 @@ def parent():
 
 
 class Quota:
-    """What is added to it shares `part` of a core from then on. OSError or TypeError: it cannot be set here."""
+    """Processes added to it share `part` of a core from then on. OSError or TypeError: no limit can
+    be set here."""
 
     def __init__(self, name, part):
         self.folder = parent() / name
@@ -31,11 +33,11 @@ class Quota:
             raise
 
     def add(self, pid):
-        """A process with all its threads, and what it starts later."""
+        """Adds a process with all its threads and future children."""
         (self.folder / "cgroup.procs").write_text(str(pid))
 
     def remove(self):
-        """When its processes have ended."""
+        """Removes the group after its processes have ended."""
         try:
             self.folder.rmdir()
         except OSError as problem:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Rows of figures, and the files made of them: JSON per case, and one CSV and Markdown table of all cases.
+"""Rows of figures, and their files: JSON per case, and one CSV and Markdown table of all cases.
 
-A row compares one figure of ours with one other: `figure` and `against` each say what is counted, `ratio` is the
-first over the second, or the median of `pairs`, the ratios of the turns; `asked` what was asked for it ("": nothing).
+A row compares a figure of the program with another: `figure` and `against` each name the counted
+quantity. `ratio` is the first over the second, or the median of `pairs`, the ratios of the turns.
+`asked` is the required ratio ("": none).
 """
 import csv
 import io
@@ -17,7 +18,7 @@ COLUMNS = ("case", "row", "figure_counted", "figure", "unit", "figure_min", "fig
 
 
 def side(counted, samples=None, value=None, values=None):
-    """One side of a row: of samples, of plain values, or a computed value."""
+    """One side of a row: from samples, plain values, or a computed value."""
     if values is None:
         values = seconds_of(samples) if samples is not None else [value]
     return {"counted": counted, "value": median(values), "min": min(values), "max": max(values), "values": values,
@@ -25,7 +26,7 @@ def side(counted, samples=None, value=None, values=None):
 
 
 def row(name, figure, against=None, unit="s", asked="", parts=None, note="", pairs=None):
-    """parts: {name: text} of what a computed side is made of."""
+    """parts: {name: text}, the components of a computed side."""
     ratio = figure["value"] / against["value"] if against and against["value"] else None
     return {"row": name, "figure": figure, "against": against, "unit": unit, "ratio": median(pairs) if pairs else ratio,
             "pairs": pairs or [], "asked": asked, "parts": parts or {}, "note": note}
@@ -57,7 +58,7 @@ def parts_text(parts):
 
 
 def ratio_text(one):
-    """Of a row; with several pairs their least and greatest too."""
+    """Returns the ratio of a row as text, with several pairs their minimum and maximum, too."""
     pairs = one.get("pairs", [])
     if one["ratio"] is None:
         return "-"
@@ -72,8 +73,8 @@ def commits_text(machine):
 
 
 def machine_text(machine):
-    """"Intel(R) Xeon(R) Processor, OpenBLAS 0.3.21 (Haswell), OPENBLAS_CORETYPE=Haswell set": results of earlier
-    versions do not say what they were computed with."""
+    """Returns such as "Intel(R) Xeon(R) Processor, OpenBLAS 0.3.21 (Haswell),
+    OPENBLAS_CORETYPE=Haswell set". Results of earlier versions lack the library."""
     words = [machine["cpu"]]
     if machine.get("blas"):
         words.append(machine["blas"])
@@ -85,7 +86,7 @@ def machine_text(machine):
 
 
 def markdown(results):
-    """The table of all cases, and below it what it was measured on."""
+    """Returns the table of all cases, with the machines below it."""
     lines = ["| case | figure: what is counted | against: what is counted | ratio | asked | phases and parts |",
              "|:--|:--|:--|--:|--:|:--|"]
     machines = []
@@ -111,7 +112,7 @@ def markdown(results):
 
 
 def csv_row(result, one):
-    """In the order of COLUMNS."""
+    """Returns a line in the order of COLUMNS."""
     figure, against, machine = one["figure"], one["against"] or {}, result["machine"]
     pairs = one.get("pairs") or [""]
     return [result["case"], one["row"], figure["counted"], figure["value"], one["unit"], figure["min"], figure["max"],
@@ -134,7 +135,7 @@ def csv_text(results):
 # ------------------------------------------------------------------------------------------------------------- files
 
 def load(folder, order):
-    """The newest result of every case in `order` that has one."""
+    """Returns the newest result of every case in `order` that has one."""
     files = [folder / f"{name}.json" for name in order]
     return [json.loads(file.read_text()) for file in files if file.exists()]
 
@@ -145,7 +146,7 @@ def store_case(folder, result):
 
 
 def store_all(folder, order):
-    """results.json, results.csv and table.md from the files of the cases."""
+    """Writes results.json, results.csv and table.md from the files of the cases."""
     results = load(folder, order)
     (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     (folder / "results.csv").write_text(csv_text(results))

@@ -16,7 +16,7 @@ static void must(int code, const char *what) {
     exit(69);
 }
 
-// The device P:D, as clinfo counts them.
+// Opens the device P:D, numbered as by clinfo.
 static cl_device_id find(const char *text) {
     cl_platform_id platforms[DEVICES_MAX];
     cl_device_id devices[DEVICES_MAX];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What moving costs: memcpy of so many bytes, half of them read and half written, by some threads.
+// Cost of moving bytes: memcpy by some threads, half of the bytes read and half written.
 #include <string.h>
 
 #include "threads.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// COSMA's multiply on all ranks, operands and result in the layout that it chooses itself: only the
-// call is counted, between barriers, on rank 0's clock. COSMA_OVERLAP_COMM_AND_COMP is its own
-// variable; m, n or k names the side that is split between the ranks. Built where COSMA is given:
-// make bench-peers COSMA=DIR, its installed folder.
+// COSMA's multiply on all ranks, operands and result in the layout that COSMA chooses. Only the
+// call is timed, between barriers, on rank 0's clock. COSMA_OVERLAP_COMM_AND_COMP is COSMA's own
+// variable. m, n or k names the side that is split between the ranks. Built if COSMA is given: make
+// bench-peers COSMA=DIR, its installed folder.
 #include <cosma/environment_variables.hpp>
 #include <cosma/multiply.hpp>
 #include <string>
@@ -21,7 +21,7 @@ static void fill(matrix &some, uint64_t seed) {
     }
 }
 
-// By its own choice, or with one side split.
+// By COSMA's own choice, or with one side split.
 static cosma::Strategy make_strategy(int m, int k, int n, int ranks, const char *split) {
     const long long memory = cosma::get_cpu_max_memory<float>();
     const bool overlaps = cosma::get_overlap_comm_and_comp();
@@ -40,7 +40,7 @@ static double multiply(matrix &a, matrix &b, matrix &c, const cosma::Strategy &s
     return peer_now() - begin;
 }
 
-// The last element that this rank has of C, on all ranks.
+// Checks the last element of C on each rank.
 static bool is_right(matrix &c, int k) {
     int right = 1, all = 0;
     if (c.matrix_size() > 0) {

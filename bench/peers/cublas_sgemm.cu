@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
     must(cublasGetVersion(blas, &version), "asking the version");
     must(cublasSetMathMode(blas, CUBLAS_DEFAULT_MATH), "choosing float32");
     float *a = send(m, k, 1), *b = send(k, n, 2), *c = send(m, n, 3);
-    // By columns, as cuBLAS counts: C' = B' A'.
+    // cuBLAS is column-major, so C' = B' A'.
     for (int r = -warmup; r < runs; r++) {
         double begin = peer_now();
         must(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b, n, a, k, &zero, c, n),

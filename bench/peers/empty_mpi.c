@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What starting and ending MPI costs by itself: what remains of a command's time is the program's.
+// Cost of MPI_Init and MPI_Finalize alone. The rest of a command's time belongs to the program.
 #include <mpi.h>
 
 int main(int argc, char **argv) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a jax user has on the same CPU: compiled by jit, operands in memory.
+"""Work of a jax user on the same CPU: compiled by jit, operands in memory.
 
     jax_peer.py matmul SIZE                a square product in float32
     jax_peer.py sentence MODEL IDS MASK    bench/programs/sentence.py, of the same files
@@ -20,7 +20,7 @@ import numpy as np
 
 
 def weights(path):
-    """Tensors of a .safetensors file in float32, as arrays of jax."""
+    """Returns tensors of a .safetensors file in float32, as arrays of jax."""
     with open(path, "rb") as stream:
         header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
         begin = stream.tell()
@@ -87,7 +87,7 @@ def gpt_loss(p, x, y, heads):
 
 
 def gpt(layers, heads, width, length, count, vocabulary):
-    """AdamW with clipped gradients, and what it begins with."""
+    """AdamW with clipped gradients, and its initial state."""
     draw = np.random.default_rng(1)
 
     def normal(*sizes):

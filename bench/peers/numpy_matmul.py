@@ -34,7 +34,7 @@ def store(path, c):
 
 
 def blas():
-    """The BLAS library that is loaded, by its file."""
+    """Returns the loaded BLAS library by its file."""
     with open("/proc/self/maps") as maps:
         found = {line.split()[-1] for line in maps if "blas" in line.rpartition("/")[2]}
     return " ".join(sorted(found)) or "unknown"

@@ -27,7 +27,7 @@ names.PRECISION = np.float32
 
 
 def erf(x):
-    """Abramowitz and Stegun 7.1.26, off by 1.5e-7 at most."""
+    """Abramowitz and Stegun 7.1.26, with an error of 1.5e-7 at most."""
     t = 1 / (1 + np.float32(0.3275911) * np.abs(x))
     sum_of_powers = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
     return np.copysign(1 - sum_of_powers.astype(np.float32) * np.exp(-x * x), x)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What the programs here share: reading their arguments, a clock, matrices, and the line they print.
+// Helpers of the programs here: arguments, a clock, matrices, and the printed line.
 //
-// They print one line of JSON on standard output: what was computed, how, and the seconds of every
-// run that counts, in order.
+// Each program prints one line of JSON on standard output: its computation and the seconds of every
+// counted run, in order.
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ static inline double peer_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// argv[place] as a number of at least `least`; ends the program when it is none.
+// Returns argv[place] as a number of at least `least`; ends the program otherwise.
 static inline int peer_number(int argc, char **argv, int place, int least, const char *usage) {
     char *end = NULL;
     long value = place < argc ? strtol(argv[place], &end, 10) : 0;
@@ -53,7 +53,7 @@ static inline void *peer_allocate(size_t count) {
     exit(71);
 }
 
-// A matrix of peer_element, without gaps; freed by the caller.
+// Allocates a matrix of peer_element, without gaps; freed by the caller.
 static inline float *peer_matrix(int rows, int cols, uint64_t seed) {
     float *matrix = (float *)peer_allocate((size_t)rows * (size_t)cols);
     for (int64_t i = 0; i < rows; i++)

@@ -16,7 +16,7 @@ enum { RUNS_MAX = 1000, MATRICES_MAX = 64 };
 static const char usage[] =
     "program chain X W... OUT | program resident M K N [RUNS [WARMUP [rows|cols|grid]]]";
 
-// A program, and what its making and running took.
+// A program, and the seconds of its preparation and its run.
 struct job {
     struct mmul_program *program; // of root's
     struct mmul_program_plan *plan;
@@ -53,7 +53,7 @@ static void make_context(struct peer *peer) {
     peer->context_seconds = together() - begin;
 }
 
-// Files are root's alone, also where other hosts could see them; what is to be looked at stays.
+// Files are root's alone, also if other hosts could see them. Values that are checked stay.
 static void make_plan(const struct peer *peer, struct job *job, bool keeps) {
     const struct mmul_program_options options = {.io = MMUL_IO_ROOT, .keep_values = keeps};
     struct mmul_error err = {.status = MMUL_OK};
@@ -65,7 +65,7 @@ static void make_plan(const struct peer *peer, struct job *job, bool keeps) {
         mmul_program_plan_print(job->plan, true, stderr);
 }
 
-// The values are the caller's.
+// The caller owns the values.
 static struct mmul_values *run_once(const struct peer *peer, struct job *job, double *seconds) {
     struct mmul_values *values = NULL;
     struct mmul_error err = {.status = MMUL_OK};
@@ -170,7 +170,7 @@ static void add_resident(const struct peer *peer, struct job *job, const int sid
     end_if(&err, peer);
 }
 
-// Element (i, j) of C from the operands' own formula.
+// Returns element (i, j) of C by the operands' own formula.
 static float element_of_product(const int sides[3], int64_t i, int64_t j) {
     const struct mmul_generated a = operand(1, sides[0], sides[1]);
     const struct mmul_generated b = operand(2, sides[1], sides[2]);
@@ -185,7 +185,7 @@ static float element_of_product(const int sides[3], int64_t i, int64_t j) {
     return (float)sum;
 }
 
-// The first and the last element of every part that this rank has, on all ranks.
+// Checks the first and the last element of every part of this rank, on all ranks.
 static bool is_right(const struct mmul_values *values, int result, const int sides[3]) {
     int right = 1, all = 0;
     for (int64_t p = 0; p < mmul_values_part_count(values, result); p++) {

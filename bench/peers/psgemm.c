@@ -57,7 +57,7 @@ static struct grid make_grid(int rows, int cols) {
     return grid;
 }
 
-// The rows of a grid of so many ranks that is as near to a square as their number allows.
+// Returns the rows of a grid of so many ranks, as near to a square as possible.
 static int square_rows(int ranks) {
     int rows = 1;
     for (int r = 2; r * r <= ranks; r++)
@@ -81,7 +81,7 @@ static struct matrix make_matrix(const struct grid *grid, int rows, int cols, in
     return matrix;
 }
 
-// From a local index to the matrix's own.
+// Converts a local index to the matrix's own.
 static int64_t whole_index(int local, int block, int place, int places) {
     return ((int64_t)(local / block) * places + place) * block + local % block;
 }
@@ -139,7 +139,7 @@ static double multiply(struct job *job) {
     return peer_now() - begin;
 }
 
-// The last element this rank has of C (of the whole C on rank 0), on all ranks.
+// Checks this rank's last element of C (rank 0: of the whole C), on all ranks.
 static bool is_right(const struct job *job) {
     const struct matrix *c = job->is_from_root ? &job->root_c : &job->c;
     const struct grid *grid = job->is_from_root ? &job->root : &job->all;

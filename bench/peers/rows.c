@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Operations on the cpu device that should cost no more than moving their bytes, against a plain copy (memcpy) by as
-// many threads: in turn, in memory that has been used before; or attention, once after once that does not
-// count, and what memory it took beside its operands. Takes the device layer itself, without files or MPI.
+// Operations on the cpu device that should cost no more than moving their bytes, alternated with a
+// plain copy (memcpy) by as many threads, in memory that has been used before. Or attention, once
+// after a warm-up, with its memory beside its operands. Uses the device layer directly, without
+// files or MPI.
 #include <math.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -19,7 +20,7 @@ static const char usage[] = "rows float32|float64 ROWS COLS THREADS RUNS [OPERAT
 
 enum layout { PLAIN, TURNED, VECTOR, NUMBER };
 
-// Operands beside the first, and where they lie.
+// Operands beside the first, and their layout.
 static const struct subject {
     const char *name, *operation;
     enum layout layouts[3];
@@ -86,7 +87,7 @@ static double copy_once(struct bench *b) {
 
 static struct mmul_map_operand operand_of(const struct bench *b, enum layout layout, int which) {
     struct mmul_map_operand o = {.rows = b->rows, .cols = b->cols, .number = 1.5f};
-    if (layout == NUMBER) { // of float64 in memory
+    if (layout == NUMBER) { // float64 is in memory
         o.buffer = b->dtype == MMUL_F64 ? b->one_and_half : NULL;
         return o;
     }
@@ -96,7 +97,7 @@ static struct mmul_map_operand operand_of(const struct bench *b, enum layout lay
     return o;
 }
 
-// Whole operands and the whole result; bytes of both.
+// Whole operands and the whole result; `bytes` is the size of both.
 static struct mmul_map map_of(const struct bench *b, const struct subject *s,
                               struct mmul_parameters *with, double *bytes) {
     struct mmul_map map = {.with = with,
@@ -130,7 +131,7 @@ static double map_once(const struct bench *b, const struct mmul_map *map) {
     return peer_now() - begin;
 }
 
-// One that does not count, and the others.
+// A warm-up, and the counted runs.
 static void measure(struct bench *b, const struct subject *s, int runs, bool is_first) {
     static double copies[RUNS_MAX], maps[RUNS_MAX];
     struct mmul_parameters with;

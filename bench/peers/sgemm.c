@@ -9,7 +9,7 @@ enum { RUNS_MAX = 1000 };
 
 static const char usage[] = "sgemm M K N THREADS [RUNS [WARMUP [gate]]]";
 
-// Says that the runs that count may begin, and waits for a line, which lets several programs begin
+// Prints that the counted runs may begin and waits for a line, so that several programs can begin
 // together.
 static void wait_at_gate(void) {
     printf("ready\n");

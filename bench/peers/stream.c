@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What reading costs: the sum of all bytes of A, B and C of one size, in memory, by some threads.
+// Cost of reading: the sum of all bytes of A, B and C of one size, in memory, by some threads.
 #include <string.h>
 
 #include "threads.h"
 
 static const char usage[] = "stream M K N THREADS [RUNS [WARMUP]]";
 
-// A stretch of each matrix.
+// A thread's part of each matrix.
 struct reader {
     const float *begin[3], *end[3];
     uint64_t sum;

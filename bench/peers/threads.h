@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// For the programs here that time what several threads do at once.
+// Helpers of the programs here that time several threads at once.
 #pragma once
 
 #include <pthread.h>
@@ -12,7 +12,7 @@ struct peer_rounds {
     int threads, runs, warmup;
 };
 
-// THREADS [RUNS [WARMUP]], arguments from that one on.
+// Reads THREADS [RUNS [WARMUP]], arguments from that one on.
 static inline struct peer_rounds peer_read_rounds(int argc, char **argv, int at, const char *name,
                                                   const char *usage) {
     const struct peer_rounds found = {
@@ -25,7 +25,8 @@ static inline struct peer_rounds peer_read_rounds(int argc, char **argv, int at,
     exit(64);
 }
 
-// Seconds of work(part) for all parts of `bytes_each`, one for each thread; the caller's does the first.
+// Returns the seconds of work(part) for all parts of `bytes_each`, one per thread. The caller's
+// thread does the first.
 static inline double peer_time_parts(void *(*work)(void *), void *parts, size_t bytes_each,
                                      int threads) {
     static pthread_t started[PEER_THREADS_MAX];
