@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What mpimatmul prints for --help, as tables: the one source of manual pages and completions. Fields are
-# separated by $unit, which no text contains and which, other than a tab, `read` does not collapse.
+# The output of mpimatmul --help as tables: the one source of manual pages and completions. Fields
+# are separated by $unit, which no text contains and which `read`, unlike a tab, does not collapse.
 unit=$'\x1f'
 
-# list_commands PROGRAM: their names, one a line.
+# list_commands PROGRAM: prints their names, one a line.
 list_commands() {
     "$1" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'
 }
 
-# The following read the text of one command's --help from stdin.
+# The following functions read the text of one command's --help from stdin.
 print_usage() {
     sed -n '1s/^Usage: //p'
 }
@@ -27,7 +27,7 @@ print_notes() {
     sed -e '1,/^Options:/d' | sed -e '1,/^$/d'
 }
 
-# LETTER NAME ARGUMENT HELP DEFAULT of each option; letter and argument may be empty.
+# Prints LETTER NAME ARGUMENT HELP DEFAULT of each option; letter and argument may be empty.
 list_options() {
     awk -v OFS="$unit" '/^  (-[A-Za-z],|   ) --/ {
         letter = substr($0, 3, 1) == "-" ? substr($0, 4, 1) : ""
