@@ -19,7 +19,7 @@ STACKS = {"": ((), ()), "3 by 3": ((3,), (3,)), "3 by one": ((3,), ()), "one by 
 ADDED = {"full": lambda s: s, "row": lambda s: s[-1:], "column": lambda s: (s[-2], 1), "number": lambda s: (1, 1),
          "matrix": lambda s: s[-2:], "numbers": lambda s: s[:-2] + (1, 1), "row each": lambda s: s[:-2] + (1, s[-1])}
 ACTIVATIONS = ("relu", "gelu", "silu", "sigmoid", "tanh", "softmax")
-if os.environ.get("MODE") in ("asan", "tsan"):  # its own memory counts
+if os.environ.get("MODE") in ("asan", "tsan"):  # the sanitizer's memory counts
     del SIZES["rounds"]
 
 DIMENSIONS = {

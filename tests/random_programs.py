@@ -41,7 +41,7 @@ class Writer:
         # for their files
         self.types = rng.choice((["f4"], ["f4"], ["f4"], ["f8"], ["f8"], ["f4", "f8"]))
 
-    # -- what there is
+    # -- available names
 
     def matrices(self, test=lambda x: True):
         return [n for n, x in self.names.items() if isinstance(x, np.ndarray) and test(x)]

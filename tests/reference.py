@@ -51,9 +51,9 @@ class Matrix(np.ndarray):
         return format(int(number) if getattr(self, "is_whole", False) else number, spec) if spec else str(self)
 
 
-PRECISION = np.float64  # of computed values
-STORED = os.environ.get("REFERENCE_STORES", "float32")  # of saved values
-KIND = Matrix  # of all matrices; Taped if a program asks for gradients
+PRECISION = np.float64  # the type of computed values
+STORED = os.environ.get("REFERENCE_STORES", "float32")  # the type of saved values
+KIND = Matrix  # the class of all matrices; Taped if a program asks for gradients
 
 
 def matrix(array):
@@ -562,7 +562,7 @@ def _repeated(x, times):
     return taped(np.repeat(np.asarray(x), times, axis=-3), (x, lambda g: g.reshape(heads).sum(-3)))
 
 
-# ------------------------------------------------------------------------------------- what trains
+# ------------------------------------------------------------------------------------- training
 
 
 def _map(function, *structures):
@@ -756,7 +756,7 @@ def _tensor(path, name):
     return (array.astype("<u4") << 16).view("<f4") if header[name]["dtype"] == "BF16" else array
 
 
-# of values kept on the ranks
+# a kept value has a file of its own
 _path = (lambda file: f"{file[5:]}.kept.npy" if str(file).startswith("kept:") else file)
 save = (lambda file, x: np.save(_path(file), np.asarray(x, dtype=STORED)))
 

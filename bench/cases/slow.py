@@ -128,7 +128,8 @@ def prepare_slowdown(bench, product, quota):
 def slowdown(bench):
     size = bench.pick(6144, 512)
     product = prepare(bench, size, size, size)
-    # Two equal cores reach the half-way point after a quarter of one core's time. Half of the work is left.
+    # Two equal cores reach the half-way point after a quarter of one core's time. Half of the work
+    # is left.
     ideal = 1 / 4 + 1 / 2 / (1 + 1 / SLOWER)
     with make_quota() as quota:
         slowed, note = prepare_slowdown(bench, product, quota)

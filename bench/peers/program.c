@@ -18,7 +18,7 @@ static const char usage[] =
 
 // A program, and the seconds of its preparation and its run.
 struct job {
-    struct mmul_program *program; // of root's
+    struct mmul_program *program; // on root only
     struct mmul_program_plan *plan;
     int result;
     double plan_seconds;

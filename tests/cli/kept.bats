@@ -418,7 +418,7 @@ inject() {
         [ "${stderr_lines[1]}" = "  hint: written: $written; not written: $left" ] || { show; return 1; }
         ! compgen -G '*.part' || return 1
     done
-    # Of long names both ends are shown.
+    # Both ends of a long name are shown.
     long=$(printf 'x%.0s' {1..90})
     sed "s/b.npy/begin-$long-end.npy/" -i.short all.py
     rm -f s/*

@@ -40,8 +40,8 @@ space (ulimit -v) is 371.1 MiB
     expect_only_files A.bin
 }
 
-# These commands multiply nothing, but a thread of OpenBLAS is stuck in its mapping, and its library
-# waits for it at exit.
+# Commands without a product also have OpenBLAS: a thread of OpenBLAS is stuck in its mapping, and
+# its library waits for it at exit.
 @test "commands without OpenBLAS work with less address space" {
     need_limits
     limited -v 150000 gen A.bin --dims 3x3 --quiet

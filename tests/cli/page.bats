@@ -23,9 +23,9 @@ browse() {
     fi
 }
 
-# drawn PAGE [SCRIPT]: the page draws without console output. A copy of the page has a second script,
-# which measures all drawn elements and ends with SCRIPT. Leaves the elements in dom.txt, and their
-# sizes by section in sizes.json.
+# drawn PAGE [SCRIPT]: the page draws without console output. A copy of the page has a second
+# script, which measures all drawn elements and ends with SCRIPT. Leaves the elements in dom.txt,
+# and their sizes by section in sizes.json.
 drawn() {
     {
         cat "$1"

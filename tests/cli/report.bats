@@ -32,8 +32,8 @@ END
     done
 }
 
-# phases_add_up: of every rank. The job's phases are those of the rank that ended last, whose idle
-# time is small.
+# phases_add_up: of every rank. The job's phases are those of the rank that ended last, with little
+# idle time.
 phases_add_up() {
     report "all(abs(sum(x[p + '_seconds'] for p in phases) - r['wall_seconds']) < 1e-3 for x in [r, *r['ranks']])" \
         "all(x[p + '_seconds'] >= 0 for p in phases for x in r['ranks'])" \

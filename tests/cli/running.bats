@@ -181,7 +181,7 @@ assert abs(sum(r["claimed"] - r["given"] for r in ranks)) < 1e-9, ranks
 assert abs(sum(r["share"] for r in ranks) - 1) < 1e-9, ranks
 END
     done
-    # Of nine tenths the slow rank has kept a few.
+    # The slow rank has kept a few of its nine tenths.
     claimed 0 "> 10"
     claimed 1 "== 0"
     job cpu cpu --tail off --report report.json

@@ -7,16 +7,16 @@
 # carries no rank. Ranks on different hosts see different nodes, so all traffic between nodes goes
 # through real TCP.
 #
-#   lab_up 3         hosts node1, node2, node3; where that cannot be made, LAB_MISSING says why
+#   lab_up 3         hosts node1, node2, node3; on failure LAB_MISSING has the reason
 #   lab_begin_test   begins a test in an empty folder; skips it then
 #   lab_mpirun node1:2,node2:2 ARGUMENTS...    mpirun from the launcher, with what comes after its host list
 #   lab_rate 200mbit shapes every cable in both directions;   lab_cut node2   unplugs a host
-#   lab_down         ends what still runs on the hosts and removes them
+#   lab_down         ends all processes on the hosts and removes the hosts
 #
-# lab_up and lab_down belong into setup_file and teardown_file, lab_begin_test into setup: bats 1.8 cannot skip a file.
-# The machine's own network is not touched: bridge and cables live and die with the namespaces, whose names
-# begin with mmul-PID. `ip netns pids` lists the processes of a namespace, so what a killed run has left
-# behind (daemons of mpirun) is ended by number, and nothing else is.
+# lab_up and lab_down belong into setup_file and teardown_file, lab_begin_test into setup: bats 1.8
+# cannot skip a file. The machine's own network is not touched: bridge and cables exist only in the
+# namespaces mmul-PID-*. `ip netns pids` lists the processes of a namespace, so leftovers of a
+# killed run (daemons of mpirun) are ended by number, and no other process is.
 
 lab_find_missing() {
     local probe=mmul-$$-probe

@@ -6,7 +6,7 @@
 # temporary folder. A Slurm of the machine itself is not touched. Each node has a host name of its
 # own and this machine's cores. As on clusters, a job gets only the cores and memory it asks for.
 #
-#   slurm_up     starts it; where that is not possible, SLURM_MISSING says why;   need_slurm   skips then
+#   slurm_up     starts it; on failure SLURM_MISSING has the reason;   need_slurm   skips then
 #   slurm_down   ends jobs and daemons, by the numbers they were started with
 
 slurm_nodes=(node1 node2)
