@@ -253,7 +253,7 @@ job() {
         --hostfile hosts hostname < /dev/null | sort | tr '\n' ' '
 }
 
-@test "names that mpirun cuts at the first dot are found: two hosts taken for one, and hosts that need their full names" {
+@test "names cut at the first dot are found: two hosts that mpirun takes for one, and hosts that need full names" {
     local unknown='"Could not resolve hostname $host: Name or service not known" >&2; exit 255'
     node_agent 'node|node.a.lan) host=node1;; node.b.lan) host=node2;;'
     printf 'node.a.lan slots=1\nnode.b.lan\n' > hosts
