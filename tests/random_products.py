@@ -5,7 +5,7 @@
     tests/random_products.py pairs FOLDER SEED            any two values of two dimensions meet in a command
     tests/random_products.py triples FOLDER SEED          any three
     tests/random_products.py all FOLDER SEED NAME... NAME=VALUE...  every combination of these dimensions, others plain
-    tests/random_products.py one FOLDER SEED NAME=VALUE.. a single command, and what it is
+    tests/random_products.py one FOLDER SEED NAME=VALUE.. a single command, printed
 
 A case has a value of every dimension: types of the files, factors, sizes, stacks, operations behind the product,
 devices, ranks, ... Its result is compared with numpy in double. Whole numbers are equal if the result's type holds

@@ -5,8 +5,8 @@
     tests/random_programs.py make FOLDER COUNT SEED [RANKS]
                                                          p0.py, p1.py, ... and the files that they load; with values on
                                                          some of so many ranks
-    tests/random_programs.py compare FOLDER COUNT        runs them in reference.py, compares what they saved, and what
-                                                         they printed (p0.py.txt, ...)
+    tests/random_programs.py compare FOLDER COUNT        runs them in reference.py, compares the saved files and the
+                                                         printed lines (p0.py.txt, ...)
     tests/random_programs.py mutate FOLDER COUNT SEED    m0.py, ...: programs with something wrong in them
 
 A statement is written if the reference can run it on sizes of up to four axes. Functions with jumps (comparisons,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Plans a program on machines that are only described: A and B are made in place as grids, C = A B
-// stays where it is computed. Prints the plan, and as JSON its parts beside the formulas of plan/simulate/grid.h.
-// It links the inside of the library; nothing is run.
+// Plans a program on described machines: A and B are made in place as grids, and C = A B stays in
+// place. Prints the plan, and as JSON its parts beside the formulas of plan/simulate/grid.h. Links the
+// internals of the library and runs nothing.
 //   grid_plan CLUSTER.json
 #include <math.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """C = A B as a numpy user writes it: files in, file out.   numpy_matmul.py A B C [fsync]
 
-Files are .npy, or .bin of version 1 (float32). Prints one line of JSON: its phases, and which BLAS numpy uses; who
-starts it measures the time of the whole command. The number of threads is OPENBLAS_NUM_THREADS.
+Files are .npy, or .bin of version 1 (float32). Prints one line of JSON: its phases, and the BLAS of numpy. The
+caller measures the time of the whole command. The number of threads is OPENBLAS_NUM_THREADS.
 """
 import time
 

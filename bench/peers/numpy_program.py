@@ -4,8 +4,8 @@
 
     numpy_program.py FILE [NAME=VALUE...]
 
-Names are those of tests/reference.py; what that writes for clearness (erf one by one, a sort of whole rows, double) is
-replaced by what numpy does fast. Prints one line of JSON: seconds from the first line of the program to the last, and
+Names are those of tests/reference.py. Its simple code (erf one by one, a sort of whole rows, double) is replaced by
+fast code of numpy. Prints one line of JSON: seconds from the first line of the program to the last, and
 the largest memory of the process. The number of threads is OPENBLAS_NUM_THREADS.
 """
 import importlib.util

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A program (mmul_program_run) by our own library, through its public header alone, on all ranks:
-//   chain X W... OUT     files of root's in, products one after the other, root's file out
+// A program (mmul_program_run) of the project's library, by its public header alone, on all ranks:
+//   chain X W... OUT     reads files of root's, multiplies one after the other, writes root's file
 //   resident M K N [RUNS [WARMUP [PLACE]]]
-//                        A and B are made in place, by rows (or cols, grid); then the same with their
-//                        product, placed likewise, so that the difference is the product's
-// The run alone is counted, between barriers, on rank 0's clock; context and plan have fields of
-// their own. The plan is printed on standard error.
+//                        makes A and B in place, by rows (or cols, grid); then the same with their
+//                        product in the same placement: the difference is the product's time
+// Only the run is timed, between barriers, on rank 0's clock. Context and plan have fields of their
+// own. Prints the plan on standard error.
 #include <mpimatmul.h>
 #include <string.h>
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // ScaLAPACK's psgemm on all ranks, in one of two ways:
-//   in-place    the operands lie block-cyclic on the ranks, and so does the result: only the call
-//               itself is counted
-//   from-root   A and B lie whole on rank 0 and C is wanted there: distributing them and collecting
-//               the result (psgemr2d, ScaLAPACK's own) is counted too
-// Between barriers, on rank 0's clock. Column-major, as ScaLAPACK is.
+//   in-place    operands and result are block-cyclic on the ranks: only the call itself is timed
+//   from-root   A, B and C are whole on rank 0: the distribution and the collection by ScaLAPACK's
+//               psgemr2d are timed, too
+// Times are taken between barriers, on rank 0's clock. Column-major, as ScaLAPACK is.
 #include <mpi.h>
 
 #include "peer.h"

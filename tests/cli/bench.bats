@@ -70,7 +70,7 @@ END
     [ "$(sort -u <<< "$output")" = 23 ]
 }
 
-@test "the Markdown table is one, and says what is counted" {
+@test "the Markdown table is valid and names the counted quantities" {
     program bench --sizes 32x16x8 --runs 1 --dtype bfloat16 -q
     expect_quiet_success
     for ((i = 0; i < 4; i++)); do

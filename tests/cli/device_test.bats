@@ -185,7 +185,7 @@ used_device() {
     [ "$(used_device)" = 0:0 ]
 }
 
-@test "a device whose driver ends the process in its test is remembered as failed" {
+@test "a device is remembered as failed if its driver ends the process in the test" {
     need_opencl
     fresh_cache
     command=(devices --test --device 0:0)

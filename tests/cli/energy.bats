@@ -36,7 +36,7 @@ n = lambda x: x is not None and x > 0 and x % 2.5 == 0
 print(eval(sys.argv[1]))' "$1"
 }
 
-# tells LINE: the output has LINE, where J stands for the joules of rank $1 in the report.
+# tells LINE: the output has LINE, with J in place of the joules of rank $1 in the report.
 tells() {
     grep -qx "${2/J/$(said "f'{ranks[$1][\"joules\"]:.3f}'") J}" <<< "$output"
 }

@@ -116,7 +116,7 @@ obey_permissions() {
     input_refused A.bin 65 "'A.bin' holds no numbers: its only line is a header"
 }
 
-@test "dims whose product wraps around are refused" {
+@test "dims with a product that wraps around are refused" {
     header 4 65536 65536 65536 65536 > A.bin  # 2^64 elements: 0 in 64 bits
     input_refused A.bin 65 \
         "'A.bin' is not a valid .bin matrix: 65536 x 65536 x 65536 x 65536 elements are too many to count"

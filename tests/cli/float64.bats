@@ -346,7 +346,7 @@ END
 END
 }
 
-@test "numbers whose squares overflow are right, and a wrong row of them is found" {
+@test "numbers with overflowing squares are right, and a wrong row of them is found" {
     need_numpy
     make_whole
     python << 'END'

@@ -24,7 +24,7 @@ options_of() {
     "$MPIMATMUL" "$1" --help | grep -o -E '^  (-[a-z],|   ) --[a-z-]+' | grep -o -E -- '--[a-z-]+' | sort | xargs
 }
 
-@test "uninstall removes what install put there, and nothing else" {
+@test "uninstall removes the installed files and no others" {
     mkdir -p root/usr/local/{bin,lib/pkgconfig,lib/python3/dist-packages,include}
     mkdir -p root/usr/local/share/{doc,man/man1,man/man3,man/man5,man/man7}
     mkdir -p root/usr/local/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}

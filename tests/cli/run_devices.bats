@@ -230,7 +230,7 @@ END
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
 }
 
-# For the following tests: large enough that a device keeps the products and only samples are
+# Operands of the following tests, large enough that a device keeps the products and only samples are
 # downloaded.
 write_large() {
     "$MPIMATMUL" gen X.npy --dims 1203x203 --kind integer --seed 1
@@ -311,7 +311,7 @@ hang=8 it hangs
 END
 }
 
-# For the following tests: MEMORY holds two tiles of the product, and four of its fused operations.
+# Devices of the following tests: MEMORY holds two tiles of the product, and four of its fused operations.
 MEMORY=24MiB
 
 write_tiles() {

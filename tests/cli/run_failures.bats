@@ -114,7 +114,7 @@ write_steps() {
     done
 }
 
-# With a library that removes the file `exits` when the program's exit handlers run.
+# Runs with a library that removes the file `exits` when the program's exit handlers run.
 watched() {
     touch exits
     run --separate-stderr env AT_EXIT=exits LD_PRELOAD="$BUILD/tests/at_exit.so${LD_PRELOAD:+:$LD_PRELOAD}" \

@@ -42,7 +42,7 @@ early() {
         POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable "$MPIMATMUL" "$@" --device 0:0 < /dev/null
 }
 
-# With $programs for PATH. The product timed before and after is small, too, unless --size says
+# Runs tune with $programs for PATH. The product timed before and after is small, too, unless --size says
 # otherwise.
 tune() {
     early tune --force --size 64 "$@"
@@ -141,7 +141,7 @@ kept_files() {
     [ "$(kept_files)" -eq 0 ]
 }
 
-# At the size that users have.
+# Products of the default size.
 @test "a real tuner finds parameters" {
     command -v clblast_tuner_copy_fast > /dev/null || skip "clblast-utils is not installed"
     mkdir bin

@@ -8,8 +8,8 @@
 # through real TCP.
 #
 #   lab_up 3         hosts node1, node2, node3; on failure LAB_MISSING has the reason
-#   lab_begin_test   begins a test in an empty folder; skips it then
-#   lab_mpirun node1:2,node2:2 ARGUMENTS...    mpirun from the launcher, with what comes after its host list
+#   lab_begin_test   begins a test in an empty folder; skips it without a lab
+#   lab_mpirun node1:2,node2:2 ARGUMENTS...    mpirun from the launcher, with its arguments behind the host list
 #   lab_rate 200mbit shapes every cable in both directions;   lab_cut node2   unplugs a host
 #   lab_down         ends all processes on the hosts and removes the hosts
 #

@@ -2,10 +2,10 @@
 """Operands for the lab, results against numpy, and looks into reports.
 
   operands.py make                  writes the operands below into the current folder
-  operands.py equal EXPRESSION FILE...  each holds exactly what EXPRESSION gives; operands by name, in lower case
+  operands.py equal EXPRESSION FILE...  each equals EXPRESSION exactly; operands by name, in lower case
   operands.py report EXPRESSION...  each is true; r is report.json, p is plan.json if that is there
 
-Whole numbers throughout, so that the right answer is the same to the last bit whoever computes it. Zeros may
+Whole numbers throughout, so that the right answer is the same to the last bit on any rank. Zeros may
 have either sign.
 """
 import json

@@ -136,7 +136,7 @@ expect_failed_job() {
     expect_report "C.bin.report.$job.json" 4 2
 }
 
-# Without that a rank may get messages before it is ready for them, and crashes.
+# Without the setting a rank may get messages before it is ready for them, and crashes.
 @test "srun after environment.sh starts and ends MPI on all nodes together" {
     "$PYTHON" -c 'import mpi4py' 2> /dev/null || skip "mpi4py is not installed"
     cat > end.py << 'END'
