@@ -16,23 +16,19 @@ static double percent(const struct mmul_schedule *schedule, const struct mmul_sc
     return 100.0 * (double)(rank->end - rank->begin) / (double)schedule->total;
 }
 
-static const char *plural(int64_t count) {
-    return count == 1 ? "" : "s";
-}
-
 // Prints "2 rounds of 16 panels of 512 columns of B".
 static void print_cut(const struct mmul_schedule *schedule, FILE *stream) {
     bool rows = schedule->axis == MMUL_ROWS;
     int64_t panels = mmul_schedule_panels(schedule);
     fprintf(stream, "%lld round%s of %lld panel%s of %lld ", (long long)schedule->rounds,
-            plural(schedule->rounds), (long long)panels, plural(panels),
+            mmul_text_plural(schedule->rounds), (long long)panels, mmul_text_plural(panels),
             (long long)(schedule->panel_matrices > 1 ? schedule->panel_matrices
                                                      : schedule->panel_units));
     if (schedule->panel_matrices > 1)
         fprintf(stream, "matrices of %s", rows ? "B" : "A");
     else
-        fprintf(stream, "%s%s of %s", rows ? "column" : "row", plural(schedule->panel_units),
-                rows ? "B" : "A");
+        fprintf(stream, "%s%s of %s", rows ? "column" : "row",
+                mmul_text_plural(schedule->panel_units), rows ? "B" : "A");
     if (schedule->claim_share > 0 && schedule->size > schedule->node_count)
         fprintf(stream, "; %.3g %% of a rank's in parts that others of its machine may claim",
                 100 * schedule->claim_share);

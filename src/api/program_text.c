@@ -41,10 +41,6 @@ static void memory_fini(struct memory *memory) {
     mmul_free(memory->nodes);
 }
 
-static const char *value_name(const struct mmul_program_plan *plan, int place) {
-    return plan->program->values[plan->places[place].value].name;
-}
-
 // Returns the number of operands of the step and all its fused operations.
 static int count_operands(const struct mmul_program_step *step) {
     return step->kind == MMUL_STEP_MOVE ? 1 : mmul_program_operand_count(step);
@@ -75,7 +71,7 @@ static void add_operands(const struct mmul_program_plan *plan, const struct mmul
         const int place = mmul_program_step_operand(plan, step, i);
         if (place < 0)
             continue;
-        mmul_text_add(text, "%s%s %s%s", any ? ", " : "", value_name(plan, place),
+        mmul_text_add(text, "%s%s %s%s", any ? ", " : "", mmul_place_value(plan, place)->name,
                       mmul_placement_name(plan->places[place].placement.kind),
                       i < MMUL_FACTORS && step->turned[i] ? " transposed" : "");
         any = true;
@@ -103,7 +99,7 @@ static void print_row(const struct mmul_program_plan *plan, const struct memory 
     for (int i = 0; i < mmul_program_result_count(step); i++)
         if (mmul_program_step_result(plan, step, i) >= 0)
             mmul_text_add(text, "%s%s", i > 0 ? ", " : "",
-                          value_name(plan, mmul_program_step_result(plan, step, i)));
+                          mmul_place_value(plan, mmul_program_step_result(plan, step, i))->name);
     mmul_text_add(text, "\t");
     add_operands(plan, step, text);
     mmul_text_add(text, "\t%s\t%s\t%.6f\t%s\n",
@@ -230,7 +226,7 @@ void mmul_program_plan_cost(const struct mmul_program_plan *plan, int begin, int
     *seconds = *network_bytes = 0;
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        const int result = plan->program->operations[step->operation].result,
+        const int result = mmul_step_operation(plan, step)->result,
                   stands_for = result >= 0 ? plan->program->values[result].stands_for : 0,
                   value = stands_for > 0 ? stands_for - 1 : result;
         if (value < begin || value >= end)
@@ -244,7 +240,7 @@ double mmul_program_plan_apart_seconds(const struct mmul_program_plan *plan, int
     double seconds = 0;
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        const int value = plan->program->operations[step->operation].result;
+        const int value = mmul_step_operation(plan, step)->result;
         if (value < begin || value >= end)
             continue;
         if (step->network_bytes == 0)
@@ -265,8 +261,8 @@ void mmul_program_plan_mean_cost(const struct mmul_program_plan *plan, int value
 
 static json_t *place_json(const struct mmul_program_plan *plan, int place) {
     char placement[96];
-    return json_pack("{so ss}", "value", mmul_json_text(value_name(plan, place)), "placement",
-                     mmul_placement_format(&plan->places[place].placement, placement));
+    return json_pack("{so ss}", "value", mmul_json_text(mmul_place_value(plan, place)->name),
+                     "placement", mmul_placement_format(&plan->places[place].placement, placement));
 }
 
 static json_t *step_json(const struct mmul_program_plan *plan, const struct memory *memory,
@@ -290,7 +286,7 @@ static json_t *step_json(const struct mmul_program_plan *plan, const struct memo
     }
     return json_pack("{ss so s[IIII] so so ss sI sf so so}", "operation",
                      mmul_program_step_name(plan, step, name), "value",
-                     mmul_json_text(value_name(plan, step->result)), "shape",
+                     mmul_json_text(mmul_place_value(plan, step->result)->name), "shape",
                      (json_int_t)shape.batch, (json_int_t)shape.depth, (json_int_t)shape.rows,
                      (json_int_t)shape.cols, "also", also, "from", from, "placement",
                      mmul_placement_format(&result->placement, placement), "network_bytes",

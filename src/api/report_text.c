@@ -95,20 +95,16 @@ static void print_startup(const struct mmul_startup *s, FILE *stream) {
             s->plan_seconds, s->measure_seconds, s->warm_up_seconds);
 }
 
-static const char *plural(int64_t count) {
-    return count == 1 ? "" : "s";
-}
-
 static void print_fallbacks(const struct mmul_report *report, FILE *stream) {
     if (report->fallback_products > 0)
         fprintf(stream, "; %lld product%s done by another device",
-                (long long)report->fallback_products, plural(report->fallback_products));
+                (long long)report->fallback_products, mmul_text_plural(report->fallback_products));
 }
 
 static void print_check(const struct mmul_report *report, FILE *stream) {
     if (report->verified)
         fprintf(stream, "result verified (Freivalds), %lld block%s recomputed",
-                (long long)report->blocks_recomputed, plural(report->blocks_recomputed));
+                (long long)report->blocks_recomputed, mmul_text_plural(report->blocks_recomputed));
     else
         fputs("result not verified", stream);
     print_fallbacks(report, stream);
@@ -231,14 +227,14 @@ static void print_outcome(const struct mmul_report *report, FILE *stream) {
     if (report->flops > 0 && report->wall_seconds > 0)
         fprintf(stream, "%.1f GFLOP/s  ", mmul_report_rate(report) * 1e-9);
     fprintf(stream, "(%d step%s; before that %.3f s)  ", report->step_count,
-            plural(report->step_count), mmul_startup_seconds(&report->startup));
+            mmul_text_plural(report->step_count), mmul_startup_seconds(&report->startup));
     if (!report->verified)
         fputs("results not checked", stream);
     else if (report->lines_checked == 0)
         fputs("nothing of it needed a check", stream);
     else
         fprintf(stream, "results checked, %lld block%s recomputed",
-                (long long)report->blocks_recomputed, plural(report->blocks_recomputed));
+                (long long)report->blocks_recomputed, mmul_text_plural(report->blocks_recomputed));
     print_fallbacks(report, stream);
     fputc('\n', stream);
 }

@@ -25,6 +25,11 @@ void mmul_text_fini(struct mmul_text *text);
 // rest. Different paths therefore stay different.
 void mmul_text_add_beside(struct mmul_text *text, const char *path, const char *suffix);
 
+// Returns the ending of a noun after a number: "" or "s".
+static inline const char *mmul_text_plural(int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
 // Copies at most `capacity - 1` bytes and terminates. Cuts the tail.
 void mmul_text_copy(char *target, size_t capacity, const char *source);
 

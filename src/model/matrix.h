@@ -7,6 +7,14 @@
 // Counts the elements of a shape; false if the product does not fit int64 or a size is negative.
 bool mmul_shape_count(struct mmul_shape shape, int64_t *count);
 
+// Return the elements of a shape and their bytes in a dtype. Unchecked: doubles do not overflow.
+static inline double mmul_shape_elements(struct mmul_shape s) {
+    return (double)s.batch * (double)s.depth * (double)s.rows * (double)s.cols;
+}
+static inline double mmul_shape_data_bytes(struct mmul_shape s, enum mmul_dtype dtype) {
+    return mmul_shape_elements(s) * (double)mmul_dtype_bytes(dtype);
+}
+
 // Computes the bytes of a shape in a dtype. Fails with MMUL_ERR_DATA.
 enum mmul_status mmul_shape_bytes(struct mmul_shape shape, enum mmul_dtype dtype, int64_t *bytes,
                                   struct mmul_error *err);

@@ -268,25 +268,21 @@ const struct mmul_operation_row *mmul_operation_find(const char *name,
     return NULL;
 }
 
-static double count_elements(struct mmul_shape shape) {
-    return (double)shape.batch * (double)shape.depth * (double)shape.rows * (double)shape.cols;
-}
-
 double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
                             struct mmul_shape result) {
     const struct mmul_operation_row *row = &TABLE[kind];
     switch (row->class) {
     case MMUL_CLASS_REDUCE:
-        return row->flops_each * count_elements(call->operands[0].shape);
+        return row->flops_each * mmul_shape_elements(call->operands[0].shape);
     // products of all queries by all keys: of q and k, or of v and a matrix like it
     case MMUL_CLASS_ATTENTION:
-        return row->flops_each * count_elements(call->operands[0].shape) *
+        return row->flops_each * mmul_shape_elements(call->operands[0].shape) *
                (double)call->operands[1].shape.rows *
                (1 + (double)call->operands[2].shape.cols / (double)call->operands[0].shape.cols);
     default:
         if (kind == MMUL_MATMUL || kind == MMUL_SEARCH) // includes the product
             result.cols = call->operands[1].shape.cols;
-        return row->flops_each * count_elements(result) *
+        return row->flops_each * mmul_shape_elements(result) *
                (kind == MMUL_MATMUL || kind == MMUL_SEARCH ? (double)call->operands[0].shape.cols
                                                            : 1);
     }

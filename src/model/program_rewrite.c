@@ -123,18 +123,14 @@ enum mmul_status mmul_program_types(struct mmul_program *program, struct mmul_er
 
 // ------------------------------------------------------------------------------------------ search
 
-static double count_elements(struct mmul_shape s) {
-    return (double)mmul_shape_matrices(s) * (double)s.rows * (double)s.cols;
-}
-
 // Returns true if the product is larger than both factors. Rows of the result are made on the owner
 // of these rows of the first factor, and the second one is replicated: otherwise that needs more
 // memory and traffic.
 static bool is_larger_than_factors(const struct mmul_program *p,
                                    const struct mmul_operation *product) {
-    return count_elements(p->values[product->result].shape) >
-           count_elements(p->values[product->operands[0]].shape) +
-               count_elements(p->values[product->operands[1]].shape);
+    return mmul_shape_elements(p->values[product->result].shape) >
+           mmul_shape_elements(p->values[product->operands[0]].shape) +
+               mmul_shape_elements(p->values[product->operands[1]].shape);
 }
 
 // For every value, the product that makes it and the number of operations that read it.

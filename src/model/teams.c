@@ -53,13 +53,9 @@ const struct mmul_team *mmul_program_team(const struct mmul_program *program, in
 
 // ---------------------------------------------------------------------------------------- building
 
-static double count_elements(struct mmul_shape s) {
-    return (double)mmul_shape_matrices(s) * (double)s.rows * (double)s.cols;
-}
-
 // Returns true if the operation runs on x's team rather than y's.
 static bool takes_precedence(const struct mmul_value *x, const struct mmul_value *y) {
-    const double of_x = count_elements(x->shape), of_y = count_elements(y->shape);
+    const double of_x = mmul_shape_elements(x->shape), of_y = mmul_shape_elements(y->shape);
     if (x->is_placed != y->is_placed)
         return x->is_placed;
     if ((x->team == MMUL_TEAM_ALL) != (y->team == MMUL_TEAM_ALL))

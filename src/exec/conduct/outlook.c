@@ -13,6 +13,7 @@
 #include "exec/setup/measure.h"
 #include "exec/steps/product.h"
 #include "model/dtype.h"
+#include "model/matrix.h"
 
 static const double TELL_SECONDS = 0.1;
 
@@ -71,9 +72,8 @@ static struct mmul_outlook_work work_of(const struct mmul_outlook *outlook,
         const int place = mmul_program_step_result(plan, step, i);
         if (place < 0)
             continue;
-        const struct mmul_value *value = &plan->program->values[plan->places[place].value];
-        work.bytes += (double)mmul_shape_matrices(value->shape) * (double)value->shape.rows *
-                      (double)value->shape.cols * (double)mmul_dtype_bytes(value->dtype);
+        const struct mmul_value *value = mmul_place_value(plan, place);
+        work.bytes += mmul_shape_data_bytes(value->shape, value->dtype);
     }
     if (step->kind == MMUL_STEP_COMPUTE)
         work.flops = flops_of(stage);

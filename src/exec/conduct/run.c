@@ -285,7 +285,7 @@ static void keep_failure(struct mmul_stage *stage, const struct mmul_error *fail
     const char *origin = "";
     struct mmul_error err = *failed;
     if (err.status == MMUL_ERR_DATA)
-        origin = stage->site->values->plan->program->operations[step->operation].origin;
+        origin = mmul_step_operation(stage->site->values->plan, step)->origin;
     if (origin[0] != '\0')
         mmul_fail(&err, failed->status, "%s: %s", origin, failed->text);
     mmul_failure_keep(&stage->site->failure, &err);

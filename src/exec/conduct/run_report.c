@@ -344,7 +344,7 @@ static int64_t result_bytes(const struct mmul_program_plan *plan, int step, int 
     int64_t bytes = 0;
     for (int i = 0; i < mmul_program_result_count(&plan->steps[step]); i++) {
         const int result = mmul_program_step_result(plan, &plan->steps[step], i);
-        if (result < 0 || plan->places[result].placement.kind == MMUL_PLACE_FILE)
+        if (result < 0 || mmul_place_is_file(plan, result))
             continue;
         const struct mmul_program_place *place = &plan->places[result];
         const struct mmul_value *value = &plan->program->values[place->value];

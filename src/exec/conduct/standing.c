@@ -11,6 +11,7 @@
 #include "exec/conduct/run.h"
 #include "exec/setup/effort.h"
 #include "exec/steps/product.h"
+#include "model/matrix.h"
 #include "model/problem.h"
 #include "plan/cost/pass_cost.h"
 
@@ -95,10 +96,8 @@ static void ensure_predictions(struct mmul_standing_watch *watch) {
 // once it is made.
 static double flops_per_element(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
-    const struct mmul_shape shape =
-        plan->program->values[plan->places[stage->is.step->made].value].shape;
     return mmul_program_flops(plan->program, stage->operation) /
-           ((double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols);
+           mmul_shape_elements(mmul_place_value(plan, stage->is.step->made)->shape);
 }
 
 // Estimates how many elements of the current task are finished by now; 0: none, or not known.

@@ -204,10 +204,9 @@ static bool brings_files(const struct mmul_program_plan *plan) {
     bool brings = false;
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *s = &plan->steps[i];
-        brings |= s->schedule != NULL && plan->places[s->result].placement.kind == MMUL_PLACE_FILE;
+        brings |= s->schedule != NULL && mmul_place_is_file(plan, s->result);
         for (int j = 0; s->schedule != NULL && j < MMUL_OPERANDS; j++)
-            brings |= s->operands[j] >= 0 &&
-                      plan->places[s->operands[j]].placement.kind == MMUL_PLACE_FILE;
+            brings |= mmul_place_is_file(plan, s->operands[j]);
     }
     return brings;
 }

@@ -18,6 +18,7 @@
 #include "exec/setup/calibrate.h"
 #include "io/matrix_file.h"
 #include "io/weights_file.h"
+#include "model/matrix.h"
 #include "model/teams.h"
 #include "plan/program/program_footprint.h"
 #include "plan/program/program_make.h"
@@ -168,8 +169,7 @@ static double held_elements_of(const struct mmul_program *program) {
         const struct mmul_operation *o = &program->operations[i];
         if (o->kind != MMUL_KEEP || program->kept[o->kept].held == 0)
             continue;
-        const struct mmul_shape shape = program->values[o->operands[0]].shape;
-        elements += (double)(mmul_shape_matrices(shape) * shape.rows) * (double)shape.cols;
+        elements += mmul_shape_elements(program->values[o->operands[0]].shape);
     }
     return elements;
 }

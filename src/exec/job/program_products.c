@@ -35,23 +35,14 @@ struct planning {
     int64_t *extra_bytes; // owned: memory of each node for each product, beyond its least
 };
 
-static bool is_file(const struct mmul_program_plan *plan, int place) {
-    return place >= 0 && plan->places[place].placement.kind == MMUL_PLACE_FILE;
-}
-
 static const struct mmul_operation *file_of(const struct mmul_program_plan *plan, int place) {
     return &plan->program->operations[plan->places[place].operation];
-}
-
-static const struct mmul_value *value_of(const struct mmul_program_plan *plan, int place) {
-    return &plan->program->values[plan->places[place].value];
 }
 
 // Returns the type of both operands and the result.
 static enum mmul_dtype dtype_of(const struct mmul_program_plan *plan,
                                 const struct mmul_program_step *step) {
-    const struct mmul_program *program = plan->program;
-    return program->values[program->operations[step->operation].result].dtype;
+    return plan->program->values[mmul_step_operation(plan, step)->result].dtype;
 }
 
 // Returns the offsets of the operand that is not split, if it comes in parts; else NULL.
@@ -64,19 +55,19 @@ static const int64_t *whole_offsets(const struct mmul_program_plan *plan,
 struct mmul_product_files mmul_program_files(const struct mmul_program_plan *plan,
                                              const struct mmul_program_step *step) {
     enum { C_IN = MMUL_FACTORS };
-    const struct mmul_operation *o = &plan->program->operations[step->operation];
+    const struct mmul_operation *o = mmul_step_operation(plan, step);
     const bool reads_factors = !o->scale.is_given || o->scale.alpha != 0;
     struct mmul_product_files files = {.dtype = dtype_of(plan, step)};
-    if (reads_factors && is_file(plan, step->operands[0]))
+    if (reads_factors && mmul_place_is_file(plan, step->operands[0]))
         files.a = file_of(plan, step->operands[0])->matrix;
-    if (reads_factors && is_file(plan, step->operands[1]))
+    if (reads_factors && mmul_place_is_file(plan, step->operands[1]))
         files.b = file_of(plan, step->operands[1])->matrix;
-    if (is_file(plan, step->operands[C_IN])) {
+    if (mmul_place_is_file(plan, step->operands[C_IN])) {
         files.c_in = file_of(plan, step->operands[C_IN])->matrix;
-        files.c_in_repeats = !mmul_shape_equal(value_of(plan, step->operands[C_IN])->shape,
-                                               value_of(plan, step->result)->shape);
+        files.c_in_repeats = !mmul_shape_equal(mmul_place_value(plan, step->operands[C_IN])->shape,
+                                               mmul_place_value(plan, step->result)->shape);
     }
-    if (is_file(plan, step->result))
+    if (mmul_place_is_file(plan, step->result))
         files.output = file_of(plan, step->result)->output;
     return files;
 }
@@ -84,10 +75,10 @@ struct mmul_product_files mmul_program_files(const struct mmul_program_plan *pla
 static struct mmul_problem_operand operand_of(const struct mmul_program_plan *plan,
                                               const struct mmul_program_step *step, int index) {
     const int place = step->operands[index];
-    const struct mmul_value *value = value_of(plan, place);
+    const struct mmul_value *value = mmul_place_value(plan, place);
     struct mmul_problem_operand operand = {
         .shape = value->shape, .dtype = dtype_of(plan, step), .name = value->name};
-    if (is_file(plan, place) && operand.dtype == MMUL_F32)
+    if (mmul_place_is_file(plan, place) && operand.dtype == MMUL_F32)
         operand.dtype = mmul_matrix_info(file_of(plan, place)->matrix).delivered;
     return operand;
 }
@@ -98,8 +89,9 @@ static enum mmul_status find_maps(const struct planning *p, struct product *prod
                                   struct mmul_error *err) {
     const struct mmul_program_step *step = product->step;
     const struct mmul_product_files files = mmul_program_files(p->plan, step);
-    bool a = is_file(p->plan, step->operands[0]), b = is_file(p->plan, step->operands[1]);
-    bool c = is_file(p->plan, step->result);
+    bool a = mmul_place_is_file(p->plan, step->operands[0]),
+         b = mmul_place_is_file(p->plan, step->operands[1]);
+    bool c = mmul_place_is_file(p->plan, step->result);
     unsigned values = (a ? 0 : MMUL_MAPS_A) | (b ? 0 : MMUL_MAPS_B) | (c ? 0 : MMUL_MAPS_C);
     values &= step->spreads ? ~mmul_maps_whole(step->axis) : values;
     product->value_maps = values;
@@ -131,8 +123,7 @@ static bool may_lend(const struct planning *p, const struct mmul_program_step *s
     static const double enough_seconds = 0.05;
     const struct mmul_program_plan *plan = p->plan;
     const struct mmul_cluster *cluster = p->context->cluster;
-    const double flops =
-        mmul_program_flops(plan->program, &plan->program->operations[step->operation]);
+    const double flops = mmul_program_flops(plan->program, mmul_step_operation(plan, step));
     double speed = 0;
     for (int rank = 0; rank < cluster->size; rank++)
         speed += mmul_rank_flops(&cluster->ranks[rank], dtype_of(plan, step));
@@ -140,7 +131,7 @@ static bool may_lend(const struct planning *p, const struct mmul_program_step *s
            step->operands[MMUL_FACTORS] < 0 && lies_as(plan, step->operands[0], MMUL_PLACE_ROWS) &&
            lies_as(plan, step->operands[1], MMUL_PLACE_REPLICATE) &&
            lies_as(plan, step->made, MMUL_PLACE_ROWS) &&
-           mmul_shape_matrices(value_of(plan, step->made)->shape) == 1 &&
+           mmul_shape_matrices(mmul_place_value(plan, step->made)->shape) == 1 &&
            (plan->options.tail == MMUL_TAIL_SHARE || flops >= enough_seconds * speed);
 }
 
@@ -158,7 +149,7 @@ static enum mmul_status build_request(const struct planning *p, const struct pro
     const struct mmul_program_step *step = product->step;
     const struct mmul_program_plan *plan = p->plan;
     const struct mmul_job_options *options = &plan->options;
-    const struct mmul_scale scale = plan->program->operations[step->operation].scale;
+    const struct mmul_scale scale = mmul_step_operation(plan, step)->scale;
     const bool adds = step->operands[MMUL_FACTORS] >= 0;
     struct mmul_problem_operand c_in = {0};
     if (adds)
@@ -174,7 +165,7 @@ static enum mmul_status build_request(const struct planning *p, const struct pro
     // way.
     const bool is_free = step->offsets == NULL;
     const bool is_whole_free =
-        is_free && is_file(plan, step->operands[step->axis == MMUL_ROWS ? 1 : 0]);
+        is_free && mmul_place_is_file(plan, step->operands[step->axis == MMUL_ROWS ? 1 : 0]);
     const enum mmul_split_choice split =
         step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS;
     const bool is_tailed = is_free ? p->shares.is_automatic : p->shares.balanced;
@@ -231,8 +222,8 @@ struct different {
 static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_program_step *x,
                      const struct mmul_program_step *y) {
     for (int i = 0; i < MMUL_FACTORS; i++) {
-        const struct mmul_value *of_x = value_of(plan, x->operands[i]),
-                                *of_y = value_of(plan, y->operands[i]);
+        const struct mmul_value *of_x = mmul_place_value(plan, x->operands[i]),
+                                *of_y = mmul_place_value(plan, y->operands[i]);
         if (!mmul_shape_equal(of_x->shape, of_y->shape) || of_x->dtype != of_y->dtype ||
             x->turned[i] != y->turned[i])
             return false;
@@ -246,8 +237,8 @@ static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_pro
 static const struct mmul_program_step *find_equal(struct different *known,
                                                   const struct mmul_program_plan *plan,
                                                   const struct mmul_program_step *step) {
-    if (is_file(plan, step->operands[0]) || is_file(plan, step->operands[1]) ||
-        is_file(plan, step->result))
+    if (mmul_place_is_file(plan, step->operands[0]) ||
+        mmul_place_is_file(plan, step->operands[1]) || mmul_place_is_file(plan, step->result))
         return NULL;
     for (int i = 0; i < DIFFERENT_MOST && i < known->count; i++)
         if (is_equal(plan, known->steps[i], step))

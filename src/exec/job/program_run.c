@@ -54,7 +54,7 @@ static enum mmul_status check_outputs(struct mmul_context *context,
 
 // Returns the place, or -1 for a file of root's, which has no place on the ranks.
 static int place_of(const struct mmul_program_plan *plan, int place) {
-    return plan->places[place].placement.kind == MMUL_PLACE_FILE ? -1 : place;
+    return mmul_place_is_file(plan, place) ? -1 : place;
 }
 
 static struct mmul_stage_request make_stage_request(const struct mmul_program_plan *plan,
@@ -93,8 +93,7 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
     if (step->kind == MMUL_STEP_COMPUTE)
         joined = mmul_program_plan_joined(plan, index, moves);
     if (joined > 0) {
-        panels = mmul_program_panels(
-            plan->program->values[plan->places[step->operands[0]].value].shape.cols);
+        panels = mmul_program_panels(mmul_place_value(plan, step->operands[0])->shape.cols);
         stages[count] = make_stage_request(plan, moves[0]);
         stages[count].also = moves[1];
         stages[count].index = (int)(moves[0] - plan->steps);

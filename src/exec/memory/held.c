@@ -187,7 +187,7 @@ static enum mmul_status register_held(struct mmul_context *context, const struct
                                       struct mmul_error *err) {
     const int place = find_place(v, kept), ranks = v->plan->costs.size;
     const struct mmul_placement *p = &v->plan->places[place].placement;
-    const struct mmul_value *value = &v->plan->program->values[v->plan->places[place].value];
+    const struct mmul_value *value = mmul_place_value(v->plan, place);
     struct mmul_held *made = NULL;
     enum mmul_status status = MMUL_ALLOCATE(made, 1, "a held value", err);
     if (status == MMUL_OK)

@@ -62,10 +62,6 @@ static int find_place(const struct mmul_values *v, int kept) {
     return -1;
 }
 
-static const struct mmul_value *value_of(const struct mmul_values *v, int place) {
-    return &v->plan->program->values[v->plan->places[place].value];
-}
-
 // Shard of `rank` in that rank's folder. Requires mmul_kept_share_folders.
 struct shard {
     const char *name; // the set's name
@@ -80,7 +76,7 @@ static struct shard shard_of(const struct mmul_values *v, int kept, int rank) {
     const struct mmul_kept *set = &v->plan->program->kept[kept];
     const int place = v->kept[kept].place;
     const struct mmul_placement *p = &v->plan->places[place].placement;
-    const struct mmul_value *value = value_of(v, place);
+    const struct mmul_value *value = mmul_place_value(v->plan, place);
     struct shard shard = {
         .name = set->name,
         .rank = rank,
@@ -233,16 +229,17 @@ static enum mmul_status describe_value(const struct mmul_context *context,
                                        struct mmul_shard_set **set, struct mmul_error *err) {
     const int place = v->kept[kept].place, size = context->comm->size;
     const struct mmul_placement *p = &v->plan->places[place].placement;
+    const struct mmul_value *value = mmul_place_value(v->plan, place);
     const bool rows = p->kind == MMUL_PLACE_ROWS;
     enum mmul_status status = create_set(context, set, err);
     if (status != MMUL_OK)
         return status;
     struct mmul_shard_set *made = *set;
     made->axis = rows ? MMUL_ROWS : MMUL_COLS;
-    made->shape = value_of(v, place)->shape;
-    made->dtype = value_of(v, place)->dtype;
-    made->kept->has_integers = value_of(v, place)->is_integer;
-    made->kept->has_bools = value_of(v, place)->is_bool;
+    made->shape = value->shape;
+    made->dtype = value->dtype;
+    made->kept->has_integers = value->is_integer;
+    made->kept->has_bools = value->is_bool;
     memcpy(made->offsets, rows ? p->row_offsets : p->col_offsets,
            (size_t)(size + 1) * sizeof *made->offsets);
     memcpy(made->kept->weights, v->plan->weights, (size_t)size * sizeof *made->kept->weights);

@@ -167,7 +167,7 @@ static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul
 // Returns the matrix of a value that is the operand for matrix t of the result. Sizes of 1 repeat.
 static int64_t find_operand_matrix(const struct mmul_stage *stage, int place, int64_t t) {
     const struct mmul_program_plan *plan = stage->plan;
-    const struct mmul_shape have = plan->program->values[plan->places[place].value].shape,
+    const struct mmul_shape have = mmul_place_value(plan, place)->shape,
                             made = mmul_program_shape(plan->program, stage->operation);
     const int64_t batch = have.batch == 1 ? 0 : t / made.depth,
                   depth = have.depth == 1 ? 0 : t % made.depth;

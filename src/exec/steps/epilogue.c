@@ -45,7 +45,7 @@ struct tile {
 static struct mmul_host_operand find_rows_of_value(const struct mmul_stage *stage, int place,
                                                    const struct tile *tile, bool is_spread) {
     const struct mmul_program_plan *plan = stage->plan;
-    const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
+    const struct mmul_shape s = mmul_place_value(plan, place)->shape;
     const bool is_vector = mmul_shape_matrices(s) == 1 && s.rows == 1;
     const int64_t row = is_vector ? 0 : tile->row, col = is_spread && s.cols > 1 ? tile->col : 0;
     const struct mmul_view view =
@@ -68,7 +68,7 @@ static struct mmul_host_operand find_part_of_operand(const struct mmul_stage *st
                                                      struct mmul_shape result, bool is_elements,
                                                      bool is_by_row) {
     const struct mmul_program_plan *plan = stage->plan;
-    const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
+    const struct mmul_shape s = mmul_place_value(plan, place)->shape;
     const int64_t batch = s.batch == 1 ? 0 : tile->matrix / result.depth;
     const int64_t depth = s.depth == 1 ? 0 : tile->matrix % result.depth;
     const struct mmul_view view =
@@ -98,7 +98,7 @@ static void drop_from_device(struct mmul_stage *stage, const struct mmul_host_ti
 static struct mmul_host_tile find_result(const struct mmul_stage *stage, const struct tile *tile,
                                          int place) {
     const struct mmul_program_plan *plan = stage->plan;
-    const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
+    const struct mmul_shape s = mmul_place_value(plan, place)->shape;
     const int number = plan->places[place].tile;
     if (number > 0)
         return get_room_tile(stage, tile, number - 1);
@@ -324,7 +324,7 @@ static struct tile find_tile(const struct mmul_stage *stage, struct mmul_region 
                         .rows = mmul_smaller(each, block.row_end - row),
                         .col = block.col_begin,
                         .cols = block.col_end - block.col_begin,
-                        .dtype = plan->program->values[plan->places[place].value].dtype};
+                        .dtype = mmul_place_value(plan, place)->dtype};
     const struct mmul_host_tile result = find_result(stage, &tile, place);
     tile.at = (void *)(uintptr_t)result.at;
     tile.ld = result.ld;
@@ -451,9 +451,8 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
     if (!epilogue->in_parts || mmul_region_count(part) == 0)
         return MMUL_OK;
     if (epilogue->step->by_rows) {
-        const struct mmul_program_plan *plan = stage->plan;
-        const int value = plan->places[epilogue->step->made].value;
-        const int64_t before = part.matrix * plan->program->values[value].shape.rows;
+        const int64_t before =
+            part.matrix * mmul_place_value(stage->plan, epilogue->step->made)->shape.rows;
         part.row_begin += before;
         part.row_end += before;
         part.matrix = 0;
@@ -509,8 +508,7 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
     const struct mmul_epilogue_size size =
         mmul_program_epilogue_size(stage->plan, step, stage->comm->rank);
     // All values of an epilogue have this type (plan/program/program_epilogue.c).
-    const enum mmul_dtype dtype =
-        stage->plan->program->values[stage->plan->places[step->result].value].dtype;
+    const enum mmul_dtype dtype = mmul_place_value(stage->plan, step->result)->dtype;
     epilogue->tile_bytes = MMUL_PLACE_ALIGN(size.tile * (int64_t)mmul_dtype_bytes(dtype));
     const int threads = stage->plan->ranks[stage->comm->rank].tile_threads;
     const size_t bytes = (size_t)(threads * size.tiles * epilogue->tile_bytes);

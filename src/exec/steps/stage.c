@@ -47,7 +47,7 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *sit
     stage->sums = mmul_program_sums(plan, request->step);
     stage->bytes = mmul_sums_bytes(&stage->sums, site->context->comm->node_size);
     stage->work.a_dtype = stage->work.b_dtype =
-        plan->program->values[plan->places[request->step->result].value].dtype;
+        mmul_place_value(plan, request->step->result)->dtype;
     enum mmul_status status = mmul_epilogue_init(stage, request->step, err);
     if (status == MMUL_OK)
         status = request->kind->init(stage, err);

@@ -196,12 +196,10 @@ void mmul_carried_sums_give(struct mmul_stage *stage) {
 
 static enum mmul_status fail_line(const struct mmul_stage *stage, const struct lines *l,
                                   int64_t matrix, int64_t line, struct mmul_error *err) {
-    const struct mmul_program_plan *plan = l->values->plan;
-    const int value = plan->places[stage->is.step->result].value;
     mmul_fail(err, MMUL_ERR_WRONG,
               "rank %d: sum of summands is wrong in %s %lld of matrix %lld of '%.90s'",
               l->values->rank, l->sums.by_cols ? "column" : "row", (long long)line,
-              (long long)matrix, plan->program->values[value].name);
+              (long long)matrix, mmul_place_value(l->values->plan, stage->is.step->result)->name);
     mmul_hint(err, "suspect the memory or the processor of that machine");
     return MMUL_ERR_WRONG;
 }

@@ -12,6 +12,7 @@
 #include "exec/steps/site.h"
 #include "exec/tasks/loans.h"
 #include "exec/tasks/write_back.h"
+#include "model/matrix.h"
 
 // Sleep between two looks for lines to steal (src/NOTES.md, "Waiting, waking and threads").
 static const double NAP_SECONDS = 100e-6;
@@ -85,8 +86,7 @@ static struct mmul_work make_work(const struct mmul_stage *stage, int owner,
 static double predict_rate(const struct mmul_stage *stage) {
     const struct mmul_context *context = stage->site->context;
     const struct mmul_program_plan *plan = stage->plan;
-    const enum mmul_dtype dtype =
-        plan->program->values[plan->places[stage->is.step->made].value].dtype;
+    const enum mmul_dtype dtype = mmul_place_value(plan, stage->is.step->made)->dtype;
     return mmul_rank_flops(&context->cluster->ranks[context->comm->rank], dtype) /
            (2.0 * (double)mmul_larger(1, own_tasks(stage)->terms));
 }
@@ -539,9 +539,7 @@ void mmul_works_finish(struct mmul_stage *stage, int owner, int64_t lines) {
 static double flops_each(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_program_step *step = stage->is.step;
-    const struct mmul_shape shape = plan->program->values[plan->places[step->made].value].shape;
-    const double elements =
-        (double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols;
+    const double elements = mmul_shape_elements(mmul_place_value(plan, step->made)->shape);
     double fused = 0;
     for (int i = 0; i < step->fused_count; i++)
         fused += mmul_program_flops(

@@ -116,17 +116,6 @@ static const struct mmul_program_step *step_of(const struct mmul_stage *stage,
     return transfer->move == 0 ? stage->is.step : stage->is.also;
 }
 
-// Returns the value that is moved.
-static const struct mmul_value *value_of(const struct mmul_stage *stage,
-                                         const struct mmul_program_step *step) {
-    const struct mmul_program_plan *plan = stage->plan;
-    return &plan->program->values[plan->places[step->operands[0]].value];
-}
-
-static bool is_file(const struct mmul_stage *stage, int place) {
-    return stage->plan->places[place].placement.kind == MMUL_PLACE_FILE;
-}
-
 enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_transfer *transfer,
                                   void *to, struct mmul_error *err) {
     const struct mmul_values *v = stage->site->values;
@@ -134,7 +123,7 @@ enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_tr
     const struct mmul_move_piece *piece = &transfer->piece;
     const int place = step_of(stage, transfer)->operands[0];
     bool found = false;
-    if (is_file(stage, place))
+    if (mmul_place_is_file(stage->plan, place))
         return read_region(v->plan->program, v->plan->places[place].value, piece->region, to, err);
     for (int rank = 0; rank < costs->size && (!found || piece->is_sum); rank++) {
         bool is_holder = piece->from_rank < 0 || piece->from_rank == rank;
@@ -155,11 +144,11 @@ enum mmul_status mmul_piece_store(struct mmul_stage *stage, const struct mmul_tr
     const struct mmul_program_step *step = step_of(stage, transfer);
     const struct mmul_move_piece *piece = &transfer->piece;
     const int rank = piece->to_rank < 0 ? v->rank : piece->to_rank;
-    if (is_file(stage, step->result)) {
+    if (mmul_place_is_file(stage->plan, step->result)) {
         const int maker = v->plan->places[step->result].operation;
         struct mmul_output *output = v->plan->program->operations[maker].output;
         const int64_t count = mmul_region_count(piece->region);
-        return value_of(stage, step)->dtype == MMUL_F64
+        return mmul_place_value(stage->plan, step->operands[0])->dtype == MMUL_F64
                    ? mmul_output_write_double(output, piece->region, 0, count, from, err)
                    : mmul_output_write_float(output, piece->region, 0, count, from, err);
     }
@@ -175,7 +164,8 @@ void *mmul_piece_run(const struct mmul_stage *stage, const struct mmul_transfer 
     const bool receives = transfer->route == MMUL_ROUTE_RECEIVE;
     const int place = receives ? step->result : step->operands[0],
               rank = receives ? piece->to_rank : piece->from_rank;
-    if (transfer->route == MMUL_ROUTE_COPY || piece->is_sum || is_file(stage, place))
+    if (transfer->route == MMUL_ROUTE_COPY || piece->is_sum ||
+        mmul_place_is_file(stage->plan, place))
         return NULL;
     struct mmul_view view =
         mmul_values_view(v, place, rank < 0 ? v->rank : rank, piece->region.matrix);
@@ -195,7 +185,8 @@ static enum mmul_status copy_within_node(struct mmul_stage *stage, int index, ch
     const struct mmul_values *v = stage->site->values;
     const struct mmul_move move = move_of(stage, index);
     struct mmul_transfer piece = {.route = MMUL_ROUTE_COPY, .move = index};
-    const enum mmul_dtype dtype = value_of(stage, step_of(stage, &piece))->dtype;
+    const enum mmul_dtype dtype =
+        mmul_place_value(stage->plan, step_of(stage, &piece)->operands[0])->dtype;
     struct mmul_move_walk walk =
         mmul_move_walk(&move, v->node, v->node, MMUL_PART_BYTES / (int64_t)mmul_dtype_bytes(dtype));
     enum mmul_status status = MMUL_OK;
@@ -229,7 +220,8 @@ int64_t mmul_move_staging_bytes(const struct mmul_stage *stage) {
     for (int i = 0; i < mmul_stage_moving(stage).count; i++) {
         const struct mmul_transfer piece = {.move = i};
         int64_t count = 0;
-        mmul_shape_count(value_of(stage, step_of(stage, &piece))->shape, &count);
+        mmul_shape_count(mmul_place_value(stage->plan, step_of(stage, &piece)->operands[0])->shape,
+                         &count);
         most = mmul_larger(most, count * (int64_t)mmul_dtype_bytes(MMUL_F64));
     }
     return mmul_smaller(most, MMUL_PART_BYTES);

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/memory.h"
+#include "model/matrix.h"
 #include "model/teams.h"
 #include "plan/cost/cost.h"
 
@@ -204,11 +205,6 @@ static double part_on_node(const struct mmul_program_costs *c, enum mmul_placeme
     }
 }
 
-static double bytes_of(struct mmul_shape shape, enum mmul_dtype dtype) {
-    return (double)shape.batch * (double)shape.depth * (double)shape.rows * (double)shape.cols *
-           (double)mmul_dtype_bytes(dtype);
-}
-
 bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind to) {
     return from == MMUL_PLACE_GRID && (to == MMUL_PLACE_GRID_ROWS || to == MMUL_PLACE_GRID_COLS);
 }
@@ -332,7 +328,7 @@ static struct move_cost make_move_cost(const struct mmul_program_costs *c,
                                        const struct mmul_value *value,
                                        enum mmul_placement_kind from, enum mmul_placement_kind to,
                                        struct traffic t) {
-    const double all = bytes_of(value->shape, value->dtype);
+    const double all = mmul_shape_data_bytes(value->shape, value->dtype);
     double widest = 0;
     for (int node = 0; node < c->node_count; node++)
         widest = fmax(widest, part_on_node(c, to, node));
@@ -490,13 +486,14 @@ static double multiply_seconds(const struct mmul_program_costs *c, const struct 
     double most = 0, turns = p->result == MMUL_PLACE_GRID ? 2 * mmul_program_panels(p->a.cols) : 1;
     for (int rank = 0; rank < c->size; rank++) {
         struct parts own = product_parts(c, p, rank);
-        double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
-                       own.c * turns * bytes_of(p->c, p->dtype);
+        double bytes = own.a * mmul_shape_data_bytes(p->a, p->dtype) +
+                       own.b * mmul_shape_data_bytes(p->b, p->dtype) +
+                       own.c * turns * mmul_shape_data_bytes(p->c, p->dtype);
         double seconds =
             own.work * p->flops / c->flops[rank][p->dtype == MMUL_F64] + bytes * c->transfer[rank];
         // Every rank of a sum writes all of C.
         if (p->result == MMUL_PLACE_PARTIAL)
-            seconds += bytes_of(p->c, p->dtype) / TOUCH_BYTES_PER_SECOND;
+            seconds += mmul_shape_data_bytes(p->c, p->dtype) / TOUCH_BYTES_PER_SECOND;
         most = fmax(most, seconds);
     }
     return most;
@@ -512,8 +509,9 @@ static double check_seconds(const struct mmul_program_costs *c, const struct pro
         struct parts own = product_parts(c, p, rank);
         if (is_grid)
             own.a = own.b = own.c;
-        double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
-                       own.c * bytes_of(p->c, p->dtype);
+        double bytes = own.a * mmul_shape_data_bytes(p->a, p->dtype) +
+                       own.b * mmul_shape_data_bytes(p->b, p->dtype) +
+                       own.c * mmul_shape_data_bytes(p->c, p->dtype);
         most = fmax(most, bytes / c->check_bytes_per_second[rank]);
     }
     double doubles = (double)p->c.batch * (double)p->c.depth *
@@ -605,9 +603,9 @@ static enum mmul_dtype dtype_of(const struct mmul_operation_call *call) {
 static double map_bytes(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
                         struct mmul_shape result) {
     const enum mmul_dtype dtype = dtype_of(call);
-    double bytes = bytes_of(result, dtype);
+    double bytes = mmul_shape_data_bytes(result, dtype);
     for (int i = 0; i < call->operand_count; i++)
-        bytes += bytes_of(
+        bytes += mmul_shape_data_bytes(
             kind == MMUL_TAKE || kind == MMUL_SLICE ? result : call->operands[i].shape, dtype);
     return bytes;
 }
@@ -626,15 +624,16 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
     double most = 0;
     for (int rank = 0; rank < c->size; rank++) {
         double part = is_inner ? c->shares[rank] : work_share(c, kind, rule->result, rank);
-        double home =
-            (is_summand ? 1 : part) * bytes_of(result, dtype_of(call)) * c->transfer[rank];
+        double home = (is_summand ? 1 : part) * mmul_shape_data_bytes(result, dtype_of(call)) *
+                      c->transfer[rank];
         most = fmax(most, part * flops / c->flops[rank][dtype_of(call) == MMUL_F64] + home);
     }
     for (int node = 0; node < c->node_count; node++) {
         double part = is_summand && !is_inner
                           ? 1
                           : part_on_node(c, is_inner ? MMUL_PLACE_ROWS : rule->result, node);
-        double touched = part * bytes + (is_summand ? bytes_of(result, dtype_of(call)) : 0);
+        double touched =
+            part * bytes + (is_summand ? mmul_shape_data_bytes(result, dtype_of(call)) : 0);
         most = fmax(most, touched / c->map_bytes_per_second[node]);
     }
     return add_waiting_seconds(c, rule->result, most);
@@ -645,7 +644,7 @@ double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
     double most = 0;
     for (int node = 0; node < costs->node_count; node++)
         most = fmax(most, part_on_node(costs, kind, node) / costs->map_bytes_per_second[node]);
-    return most * bytes_of(value->shape, value->dtype);
+    return most * mmul_shape_data_bytes(value->shape, value->dtype);
 }
 
 // Returns the seconds to move the units of a persistent value that lie outside the plan's shares by
@@ -667,9 +666,9 @@ static double persistent_value_seconds(const struct mmul_program_costs *costs,
     if (apart == 0)
         return 0;
     return mmul_program_move_seconds(c, value, operation->wish, operation->wish, &ignored) +
-           (c->node_count > 1
-                ? apart / total * bytes_of(value->shape, value->dtype) / c->bytes_per_second
-                : 0);
+           (c->node_count > 1 ? apart / total * mmul_shape_data_bytes(value->shape, value->dtype) /
+                                    c->bytes_per_second
+                              : 0);
 }
 
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,

@@ -5,13 +5,9 @@
 #include "base/integer.h"
 #include "model/matrix.h"
 
-static struct mmul_shape shape_of(const struct mmul_program_plan *plan, int place) {
-    return plan->program->values[plan->places[place].value].shape;
-}
-
 bool mmul_step_makes_summands(const struct mmul_program_plan *plan,
                               const struct mmul_program_step *step) {
-    const struct mmul_operation *o = &plan->program->operations[step->operation];
+    const struct mmul_operation *o = mmul_step_operation(plan, step);
     const bool has_inner =
         o->kind == MMUL_MATMUL || mmul_operation_row(o->kind)->class == MMUL_CLASS_REDUCE;
     return has_inner && plan->places[step->made].placement.kind == MMUL_PLACE_PARTIAL &&
@@ -24,7 +20,7 @@ static struct mmul_placement split_placement(const struct mmul_block_walk *w,
                                              struct mmul_shape *shape, int *rank) {
     int place = mmul_step_makes_summands(w->plan, w->step) ? w->step->operands[0] : w->step->made;
     struct mmul_placement placement = w->plan->places[place].placement;
-    *shape = shape_of(w->plan, place);
+    *shape = mmul_place_value(w->plan, place)->shape;
     *rank = w->rank;
     if (placement.kind != MMUL_PLACE_REPLICATE)
         return placement;
@@ -70,7 +66,7 @@ struct mmul_block_walk mmul_step_blocks(const struct mmul_program_plan *plan,
                                 .by_cols =
                                     plan->places[step->made].placement.kind == MMUL_PLACE_COLS,
                                 .lines = {0, INT64_MAX}};
-    struct mmul_shape shape = shape_of(plan, step->made);
+    struct mmul_shape shape = mmul_place_value(plan, step->made)->shape;
     const bool may_be_whole = plan->places[step->made].placement.kind == MMUL_PLACE_REPLICATE ||
                               mmul_step_makes_summands(plan, step);
     if (may_be_whole)
@@ -108,14 +104,14 @@ static bool next_block_of_step(struct mmul_block_walk *w, struct mmul_block *blo
     const struct mmul_placement split = split_placement(w, &shape, &rank);
     struct mmul_region region = mmul_placement_region(&split, shape, rank, w->matrix, &ignored);
     *block = (struct mmul_block){.at = region, .line = w->line};
-    const struct mmul_operation *o = &w->plan->program->operations[w->step->operation];
+    const struct mmul_operation *o = mmul_step_operation(w->plan, w->step);
     const bool down = mmul_operation_row(o->kind)->class == MMUL_CLASS_REDUCE && o->with.axis == -2;
     if (mmul_step_makes_summands(w->plan, w->step)) {
-        block->at = mmul_region_whole(shape_of(w->plan, w->step->made), w->matrix);
+        block->at = mmul_region_whole(mmul_place_value(w->plan, w->step->made)->shape, w->matrix);
         block->inner_begin = down ? region.row_begin : region.col_begin;
         block->inner_end = down ? region.row_end : region.col_end;
     } else if (w->step->operands[0] >= 0) {
-        const struct mmul_shape first = shape_of(w->plan, w->step->operands[0]);
+        const struct mmul_shape first = mmul_place_value(w->plan, w->step->operands[0])->shape;
         block->inner_end = down ? first.rows : first.cols;
     }
     w->line += count_lines(w, block->at);

@@ -21,9 +21,8 @@ const struct mmul_program_costs *mmul_program_costs_of(const struct mmul_program
 
 const struct mmul_program_costs *mmul_program_step_costs(const struct mmul_program_plan *plan,
                                                          const struct mmul_program_step *step) {
-    const struct mmul_program *program = plan->program;
     return mmul_program_costs_of(
-        plan, mmul_program_team_of(program, &program->operations[step->operation]));
+        plan, mmul_program_team_of(plan->program, mmul_step_operation(plan, step)));
 }
 
 int mmul_program_base(const struct mmul_program_plan *plan, int place) {

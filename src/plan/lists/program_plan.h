@@ -141,6 +141,23 @@ struct mmul_plan {
     struct mmul_program_plan *job; // owned; NULL: plan for machines that need not exist
 };
 
+// Returns the operation of a step.
+static inline const struct mmul_operation *mmul_step_operation(
+    const struct mmul_program_plan *plan, const struct mmul_program_step *step) {
+    return &plan->program->operations[step->operation];
+}
+
+// Returns the value of a place.
+static inline const struct mmul_value *mmul_place_value(const struct mmul_program_plan *plan,
+                                                        int place) {
+    return &plan->program->values[plan->places[place].value];
+}
+
+// Returns true if a place is in a file. False for -1.
+static inline bool mmul_place_is_file(const struct mmul_program_plan *plan, int place) {
+    return place >= 0 && plan->places[place].placement.kind == MMUL_PLACE_FILE;
+}
+
 // Returns the move of a step of kind MMUL_STEP_MOVE.
 struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
                                         const struct mmul_program_step *step);

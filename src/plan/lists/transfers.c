@@ -358,7 +358,7 @@ static int peer_of(const struct mmul_transfers *t) {
 static int64_t bytes_each(const struct mmul_transfers *t) {
     const struct mmul_program_plan *plan = t->moving.plan;
     const int place = t->moving.steps[t->move]->operands[0];
-    return (int64_t)mmul_dtype_bytes(plan->program->values[plan->places[place].value].dtype);
+    return (int64_t)mmul_dtype_bytes(mmul_place_value(plan, place)->dtype);
 }
 
 // Returns the part of the move that the receiving node needs in this panel. A panel is a range of

@@ -7,27 +7,24 @@
 
 #include "base/integer.h"
 #include "base/memory.h"
+#include "model/matrix.h"
 
 enum { REMOVALS = 8 };
 static const double WORTH_SAYING = 0.95; // share of the planned seconds
 
 // -------------------------------------------------------------------------------------- prediction
 
-static double operand_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
-    return (double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols *
-           (double)mmul_dtype_bytes(dtype);
-}
-
 // Returns the seconds of root's files. A mapped file costs nothing to read, and its first touch to
 // write.
 static double file_seconds(const struct mmul_planning *p) {
     const struct mmul_problem *problem = &p->schedule->problem;
     unsigned maps = p->maps[p->root_node];
-    double read = 0, written = operand_bytes(problem->c, mmul_problem_result_dtype(problem));
+    double read = 0,
+           written = mmul_shape_data_bytes(problem->c, mmul_problem_result_dtype(problem));
     if (problem->alpha != 0 && !(maps & MMUL_MAPS_A))
-        read += operand_bytes(problem->a, problem->a_dtype);
+        read += mmul_shape_data_bytes(problem->a, problem->a_dtype);
     if (problem->alpha != 0 && !(maps & MMUL_MAPS_B))
-        read += operand_bytes(problem->b, problem->b_dtype);
+        read += mmul_shape_data_bytes(problem->b, problem->b_dtype);
     if (p->request->value_maps & MMUL_MAPS_C)
         written = 0;
     return read / MMUL_FILE_BYTES_PER_SECOND + written * (maps & MMUL_MAPS_C

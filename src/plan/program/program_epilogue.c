@@ -50,20 +50,8 @@ static const struct mmul_program_step *step_at(const struct grouping *g, int ste
     return &g->plan->steps[step];
 }
 
-static const struct mmul_operation *operation_of(const struct grouping *g, int step) {
-    return &g->plan->program->operations[step_at(g, step)->operation];
-}
-
-static const struct mmul_value *value_of(const struct grouping *g, int place) {
-    return &g->plan->program->values[g->plan->places[place].value];
-}
-
-static struct mmul_shape shape_of(const struct grouping *g, int place) {
-    return value_of(g, place)->shape;
-}
-
 static struct mmul_shape made_shape(const struct grouping *g, int step) {
-    return shape_of(g, step_at(g, step)->result);
+    return mmul_place_value(g->plan, step_at(g, step)->result)->shape;
 }
 
 static enum mmul_placement_kind kind_of(const struct grouping *g, int step) {
@@ -107,17 +95,17 @@ static bool is_turned(const struct grouping *g, int place) {
 // Returns true if an operand of a step is read tile by tile, in the order of the step's result in
 // memory.
 static bool is_read_in_tiles(const struct grouping *g, int step, int index) {
-    const struct mmul_operation *o = operation_of(g, step);
+    const struct mmul_operation *o = mmul_step_operation(g->plan, step_at(g, step));
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     const int place = step_at(g, step)->operands[index];
     return step_at(g, step)->kind == MMUL_STEP_COMPUTE && is_by_element(o) &&
            (row->class == MMUL_CLASS_ELEMENTS || index < row->by_row) && !is_turned(g, place) &&
-           mmul_shape_equal(shape_of(g, place), made_shape(g, step));
+           mmul_shape_equal(mmul_place_value(g->plan, place)->shape, made_shape(g, step));
 }
 
 // Returns true if the rows of all matrices of the result may be made like rows of one matrix.
 static bool fits_by_rows(const struct grouping *g, int step) {
-    const struct mmul_operation *o = operation_of(g, step);
+    const struct mmul_operation *o = mmul_step_operation(g->plan, step_at(g, step));
     const struct mmul_shape r = made_shape(g, step);
     bool fits = o->kind != MMUL_ROPE && !(o->kind == MMUL_SOFTMAX && o->with.causal) &&
                 !(o->kind == MMUL_SOFTMAX_BACKWARD && o->with.causal);
@@ -125,7 +113,7 @@ static bool fits_by_rows(const struct grouping *g, int step) {
         const int place = step_at(g, step)->operands[i];
         if (place < 0)
             continue;
-        const struct mmul_shape x = shape_of(g, place);
+        const struct mmul_shape x = mmul_place_value(g->plan, place)->shape;
         const bool is_alike = x.batch == r.batch && x.depth == r.depth && x.rows == r.rows;
         const bool is_vector = mmul_shape_matrices(x) == 1 && x.rows == 1;
         fits = is_vector || (is_alike && (mmul_shape_matrices(x) == 1 || !is_turned(g, place)));
@@ -138,8 +126,8 @@ static bool is_of_one_type(const struct grouping *g, int step) {
     const struct mmul_program_step *s = step_at(g, step);
     bool all = true;
     for (int i = 0; i < MMUL_OPERANDS; i++)
-        all &= s->operands[i] < 0 ||
-               value_of(g, s->operands[i])->dtype == value_of(g, s->result)->dtype;
+        all &= s->operands[i] < 0 || mmul_place_value(g->plan, s->operands[i])->dtype ==
+                                         mmul_place_value(g->plan, s->result)->dtype;
     return all;
 }
 
@@ -156,7 +144,7 @@ static struct group begin_group(const struct grouping *g, int step) {
     if (s->kind != MMUL_STEP_COMPUTE)
         return group;
     const enum mmul_placement_kind kind = kind_of(g, step);
-    const bool is_one = is_by_element(operation_of(g, step));
+    const bool is_one = is_by_element(mmul_step_operation(g->plan, step_at(g, step)));
     group.head = is_one ? -1 : step;
     group.by_rows = (kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_REPLICATE) &&
                     (!is_one || fits_by_rows(g, step));
@@ -253,9 +241,8 @@ static bool delay_grows_memory(const struct grouping *g, int group, int step) {
         for (int j = 0; j < MMUL_OPERANDS; j++) {
             const int place = step_at(g, k)->operands[j];
             const int base = place < 0 ? -1 : mmul_program_base(plan, place);
-            if (base >= 0 && plan->places[base].placement.kind != MMUL_PLACE_FILE &&
-                last_reader(g, base) < step)
-                longer += elements_of(shape_of(g, place));
+            if (base >= 0 && !mmul_place_is_file(plan, base) && last_reader(g, base) < step)
+                longer += elements_of(mmul_place_value(g->plan, place)->shape);
         }
     }
     return made > saved && longer > saved;
@@ -277,8 +264,8 @@ static bool can_join(const struct grouping *g, int group, int step) {
     return from->may_join && (from->head < 0 || to->head < 0) &&
            from->count + to->count <= MEMBERS_MOST &&
            holds_same_part(g, kind_of(g, group), kind_of(g, step)) &&
-           value_of(g, step_at(g, group)->result)->dtype ==
-               value_of(g, step_at(g, step)->result)->dtype &&
+           mmul_place_value(g->plan, step_at(g, group)->result)->dtype ==
+               mmul_place_value(g->plan, step_at(g, step)->result)->dtype &&
            rows_of(r) == rows_of(made) && r.cols == made.cols &&
            (by_rows || (!is_reshaped && is_large_enough(r))) &&
            readers_allow_delay(g, group, step) && !delay_grows_memory(g, group, step);
@@ -325,8 +312,8 @@ static void take_in_makers(struct grouping *g, int step, bool only_products) {
     int group = find_maker(g, step, step);
     while (group >= 0) {
         const int head = g->groups[group].head;
-        const bool is_asked =
-            !only_products || head < 0 || operation_of(g, head)->kind == MMUL_MATMUL;
+        const bool is_asked = !only_products || head < 0 ||
+                              mmul_step_operation(g->plan, step_at(g, head))->kind == MMUL_MATMUL;
         if (is_asked && can_join(g, group, step))
             join_groups(g, group, step);
         group = find_maker(g, step, group);
@@ -382,7 +369,7 @@ static double saved_seconds(const struct grouping *g, int step) {
     for (int i = g->first_one[base]; i < g->first_one[base + 1]; i++)
         passes += find_group(g, g->readers[i]) == group;
     return passes * mmul_program_pass_seconds(mmul_program_step_costs(g->plan, step_at(g, step)),
-                                              value_of(g, base),
+                                              mmul_place_value(g->plan, base),
                                               g->plan->places[base].placement.kind);
 }
 

@@ -10,23 +10,14 @@
 #include "model/matrix.h"
 #include "plan/parts/panels.h"
 
-static const struct mmul_operation *operation_of(const struct mmul_program_plan *plan,
-                                                 const struct mmul_program_step *step) {
-    return &plan->program->operations[step->operation];
-}
-
-static const struct mmul_value *value_of(const struct mmul_program_plan *plan, int place) {
-    return &plan->program->values[plan->places[place].value];
-}
-
 static int64_t elements_of(const struct mmul_program_plan *plan, int place) {
-    const struct mmul_shape s = value_of(plan, place)->shape;
+    const struct mmul_shape s = mmul_place_value(plan, place)->shape;
     return mmul_shape_matrices(s) * s.rows * s.cols;
 }
 
 static int64_t bytes_each(const struct mmul_program_plan *plan,
                           const struct mmul_program_step *step) {
-    return (int64_t)mmul_dtype_bytes(value_of(plan, step->result)->dtype);
+    return (int64_t)mmul_dtype_bytes(mmul_place_value(plan, step->result)->dtype);
 }
 
 // -------------------------------------------------------------------------------------- beforehand
@@ -35,7 +26,7 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
     enum mmul_status status = MMUL_ALLOCATE(plan->multiplied, plan->place_count, "a plan", err);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        if (step->kind != MMUL_STEP_COMPUTE || operation_of(plan, step)->kind != MMUL_MATMUL)
+        if (step->kind != MMUL_STEP_COMPUTE || mmul_step_operation(plan, step)->kind != MMUL_MATMUL)
             continue;
         for (int f = 0; f < MMUL_FACTORS; f++)
             if (step->operands[f] >= 0)
@@ -76,8 +67,8 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
 // ------------------------------------------------------------------------------- values read again
 
 bool mmul_program_is_read_again(const struct mmul_program_plan *plan, int place) {
-    return place >= 0 && plan->places[place].placement.kind != MMUL_PLACE_FILE &&
-           !plan->saves_no_sums && plan->multiplied[mmul_program_base(plan, place)] > 1;
+    return place >= 0 && !mmul_place_is_file(plan, place) && !plan->saves_no_sums &&
+           plan->multiplied[mmul_program_base(plan, place)] > 1;
 }
 
 // --------------------------------------------------------------------------------- sums of vectors
@@ -88,7 +79,7 @@ static bool is_on_grid(const struct mmul_program_plan *plan, const struct mmul_p
 
 static bool is_blockwise_product(const struct mmul_program_plan *plan,
                                  const struct mmul_program_step *step) {
-    const enum mmul_operation_kind kind = operation_of(plan, step)->kind;
+    const enum mmul_operation_kind kind = mmul_step_operation(plan, step)->kind;
     return step->kind == MMUL_STEP_COMPUTE && !step->is_product &&
            (kind == MMUL_MATMUL || kind == MMUL_SEARCH);
 }
@@ -151,9 +142,9 @@ bool mmul_program_grid_part(const struct mmul_program_plan *plan,
                             struct mmul_grid_part *part) {
     const struct mmul_mesh *mesh = &plan->costs.mesh;
     const int row = rank / mesh->cols, col = rank % mesh->cols;
-    const struct mmul_shape c = value_of(plan, step->result)->shape;
+    const struct mmul_shape c = mmul_place_value(plan, step->result)->shape;
     const int64_t *offsets = plan->places[step->result].placement.col_offsets;
-    const int64_t k = value_of(plan, step->operands[0])->shape.cols;
+    const int64_t k = mmul_place_value(plan, step->operands[0])->shape.cols;
     *part =
         (struct mmul_grid_part){.matrices = mmul_shape_matrices(c), .m = c.rows, .n = c.cols, k};
     if (row >= mesh->rows)
@@ -183,7 +174,7 @@ struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan 
     // of 384, takes 130 operations per byte moved, and more with a larger inner size. No processor
     // needs as many to stay busy (10 to 60), so larger tiles would only need more memory.
     enum { TILE_COLS = 4096, TILE_ELEMENTS = 1 << 22 };
-    const struct mmul_operation *o = operation_of(plan, step);
+    const struct mmul_operation *o = mmul_step_operation(plan, step);
     const int64_t k = o->with.count, all = plan->program->values[o->operands[1]].shape.cols;
     const int64_t cols = mmul_smaller(all, mmul_larger(k, TILE_COLS)),
                   rows = mmul_smaller(rows_most, mmul_larger(1, TILE_ELEMENTS / cols));
@@ -205,7 +196,7 @@ struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan 
         sizes.n = mmul_larger(sizes.n, block.at.col_end - block.at.col_begin);
         sizes.k = mmul_larger(sizes.k, block.inner_end - block.inner_begin);
     }
-    if (operation_of(plan, step)->kind == MMUL_SEARCH && sizes.m > 0) {
+    if (mmul_step_operation(plan, step)->kind == MMUL_SEARCH && sizes.m > 0) {
         const struct mmul_search_size search = mmul_program_search_size(plan, step, sizes.m);
         sizes.m = search.rows;
         sizes.n = search.cols;
@@ -218,7 +209,8 @@ struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan 
 static struct mmul_check_need block_check_need(const struct mmul_program_plan *plan,
                                                const struct mmul_program_step *step, int rank) {
     const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
-    const bool may_last = operation_of(plan, step)->kind == MMUL_MATMUL && !is_on_grid(plan, step);
+    const bool may_last =
+        mmul_step_operation(plan, step)->kind == MMUL_MATMUL && !is_on_grid(plan, step);
     const bool first = may_last && mmul_program_is_read_again(plan, step->operands[0]),
                second = may_last && mmul_program_is_read_again(plan, step->operands[1]);
     const bool columns = second && (s.n > s.m || !first);
@@ -248,7 +240,7 @@ struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *p
 
 bool mmul_program_next_fused(struct mmul_block_walk *walk, struct mmul_region *part) {
     const struct mmul_program_step *step = walk->step;
-    const int64_t rows = value_of(walk->plan, step->made)->shape.rows;
+    const int64_t rows = mmul_place_value(walk->plan, step->made)->shape.rows;
     struct mmul_block block;
     if (!mmul_blocks_next(walk, &block))
         return false;
@@ -420,7 +412,8 @@ static int64_t sample_bytes(const struct mmul_program_plan *plan,
     const bool maps = !step->is_product || step->fused_count > 0;
     if (plan->options.no_verify || !is->is_sampled || !maps)
         return 0;
-    const int64_t most = mmul_larger(MMUL_SAMPLE_WORK, value_of(plan, step->result)->shape.cols),
+    const int64_t most = mmul_larger(MMUL_SAMPLE_WORK,
+                                     mmul_place_value(plan, step->result)->shape.cols),
                   each = is->host_memory ? sizeof(double) : 4 * sizeof(double);
     return most * each;
 }
@@ -439,7 +432,7 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
         const int64_t most = mmul_grid_part_most(&grid);
         own->grid = mmul_larger(own->grid, mmul_check_bytes(most, most));
     }
-    if (is_blockwise_product(plan, step) && operation_of(plan, step)->kind == MMUL_SEARCH) {
+    if (is_blockwise_product(plan, step) && mmul_step_operation(plan, step)->kind == MMUL_SEARCH) {
         const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
         const struct mmul_search_size is = mmul_program_search_size(plan, step, s.m);
         search = s.m > 0 ? (is.product + is.best + is.merged) * each : 0;

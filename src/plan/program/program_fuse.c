@@ -25,19 +25,6 @@ struct fusing {
     struct use *uses; // by place
 };
 
-static const struct mmul_operation *operation_of(const struct mmul_program_plan *plan,
-                                                 const struct mmul_program_step *step) {
-    return &plan->program->operations[step->operation];
-}
-
-static struct mmul_shape shape_of(const struct mmul_program_plan *plan, int place) {
-    return plan->program->values[plan->places[place].value].shape;
-}
-
-static bool is_file(const struct mmul_program_plan *plan, int place) {
-    return plan->places[place].placement.kind == MMUL_PLACE_FILE;
-}
-
 static enum mmul_status find_uses(struct fusing *f, struct mmul_error *err) {
     const struct mmul_program_plan *plan = f->plan;
     enum mmul_status status = MMUL_ALLOCATE(f->uses, plan->place_count, "a plan", err);
@@ -61,7 +48,7 @@ static enum mmul_status find_uses(struct fusing *f, struct mmul_error *err) {
             continue;
         f->uses[step->result].brings = i;
         struct use *from = &f->uses[step->operands[0]];
-        if (is_file(plan, step->result) && from->takes < 0)
+        if (mmul_place_is_file(plan, step->result) && from->takes < 0)
             from->takes = i;
     }
     return status;
@@ -116,12 +103,13 @@ static bool read_from_file(struct fusing *f, struct mmul_program_step *step, int
     bool turned;
     const int base = find_transposed_base(f, place, &turned);
     struct mmul_program_step *move = move_at(f, f->uses[base].brings);
-    if (plan->options.keeps_values || move == NULL || !is_file(plan, move->operands[0]) ||
-        plan->places[base].kept >= 0 || f->uses[base].count != 1 ||
+    if (plan->options.keeps_values || move == NULL ||
+        !mmul_place_is_file(plan, move->operands[0]) || plan->places[base].kept >= 0 ||
+        f->uses[base].count != 1 ||
         plan->program->operations[plan->places[move->operands[0]].operation].kind != MMUL_LOAD)
         return false;
     replace_operand(f, step, index, move->operands[0]);
-    step->turned[index] = turned != operation_of(plan, step)->scale.turned[index];
+    step->turned[index] = turned != mmul_step_operation(plan, step)->scale.turned[index];
     for (; place != base; place = plan->places[place].view_of)
         plan->places[place].is_gone = true;
     absorb_move(f, step, move, base);
@@ -157,14 +145,14 @@ static void relay_rows(struct fusing *f, struct mmul_program_step *step, int ind
 // matrices of the other one. Then every rank has the operands it needs.
 static bool is_by_groups(const struct mmul_program_plan *plan,
                          const struct mmul_program_step *step) {
-    const struct mmul_shape result = shape_of(plan, step->result);
+    const struct mmul_shape result = mmul_place_value(plan, step->result)->shape;
     bool by_groups = false;
     // The operands are in files.
-    if (operation_of(plan, step)->scale.is_given)
+    if (mmul_step_operation(plan, step)->scale.is_given)
         return false;
     for (int i = 0; step->kind == MMUL_STEP_COMPUTE && i < MMUL_FACTORS && step->operands[i] >= 0;
          i++) {
-        const struct mmul_shape have = shape_of(plan, step->operands[i]);
+        const struct mmul_shape have = mmul_place_value(plan, step->operands[i])->shape;
         bool same = have.batch == result.batch && have.depth == result.depth;
         by_groups |=
             plan->places[step->operands[i]].placement.kind == MMUL_PLACE_ROWS && (i == 1 || !same);
@@ -179,7 +167,7 @@ static void fuse_product(struct fusing *f, struct mmul_program_step *step) {
     // The ranks of a team have the operands they need.
     if (is_by_groups(plan, step) || made->holders != NULL)
         return;
-    if (step->kind != MMUL_STEP_COMPUTE || operation_of(plan, step)->kind != MMUL_MATMUL ||
+    if (step->kind != MMUL_STEP_COMPUTE || mmul_step_operation(plan, step)->kind != MMUL_MATMUL ||
         !(rows || made->kind == MMUL_PLACE_COLS))
         return;
     step->is_product = true;
@@ -189,11 +177,12 @@ static void fuse_product(struct fusing *f, struct mmul_program_step *step) {
     for (int i = 0; i < MMUL_FACTORS; i++)
         joined[i] = read_from_file(f, step, i);
     step->seconds -=
-        mmul_program_joined_saving(&plan->costs, plan->program, operation_of(plan, step),
+        mmul_program_joined_saving(&plan->costs, plan->program, mmul_step_operation(plan, step),
                                    &(struct mmul_rule){.result = made->kind}, joined);
     write_to_file(f, step);
     relay_rows(f, step, rows ? 1 : 0);
-    if (is_file(plan, step->operands[rows ? 0 : 1]) && is_file(plan, step->result))
+    if (mmul_place_is_file(plan, step->operands[rows ? 0 : 1]) &&
+        mmul_place_is_file(plan, step->result))
         step->offsets = NULL;
 }
 

@@ -242,12 +242,6 @@ static void join_moves(struct mmul_program_plan *plan, int operation, bool joine
     }
 }
 
-static double bytes_of(const struct mmul_value *value) {
-    const struct mmul_shape s = value->shape;
-    return (double)s.batch * (double)s.depth * (double)s.rows * (double)s.cols *
-           (double)mmul_dtype_bytes(value->dtype);
-}
-
 // Counts the units of a range that one node has and another one needs.
 static int64_t count_misplaced_units(const struct mmul_program_costs *costs, const int64_t *have,
                                      const int64_t *want) {
@@ -278,8 +272,9 @@ static bool use_shards(const struct mmul_program_plan *plan, int kept,
     if (set->offsets == NULL)
         return true;
     *offsets = set->offsets;
+    const struct mmul_value *value = &plan->program->values[place->value];
     *network_bytes = (double)count_misplaced_units(&plan->costs, set->offsets, planned) /
-                     (double)planned[size] * bytes_of(&plan->program->values[place->value]);
+                     (double)planned[size] * mmul_shape_data_bytes(value->shape, value->dtype);
     return memcmp(planned, set->offsets, (size_t)(size + 1) * sizeof *planned) == 0;
 }
 

@@ -35,7 +35,7 @@ static enum mmul_status make_cost(struct job *job, const struct mmul_program_pla
                                   const struct mmul_cluster *cluster, struct mmul_cost **cost,
                                   struct mmul_error *err) {
     const struct mmul_schedule *schedule = step->schedule;
-    const bool is_file = plan->places[step->result].placement.kind == MMUL_PLACE_FILE;
+    const bool is_file = mmul_place_is_file(plan, step->result);
     const struct mmul_cost_request request = {.problem = &schedule->problem,
                                               .axis = schedule->axis,
                                               .cluster = cluster,
