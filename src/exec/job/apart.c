@@ -12,6 +12,7 @@
 #include "exec/memory/held.h"
 #include "exec/setup/calibrate.h"
 #include "exec/setup/node_context.h"
+#include "io/matrix_file.h"
 #include "model/report.h"
 
 // ------------------------------------------------------------------------------------------ shares
@@ -99,13 +100,38 @@ static enum mmul_status append_bytes(struct delivery *d, const void *bytes, int6
     return MMUL_OK;
 }
 
+// Checks that a program can run on one node without root: its matrices are in root's memory, or
+// held, and it writes nothing.
+static enum mmul_status check_program(const struct mmul_program *program, struct mmul_error *err) {
+    bool has_files = false;
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        has_files |= o->kind == MMUL_SAVE || (o->kind == MMUL_LOAD && o->matrix->path != NULL);
+    }
+    for (int i = 0; i < program->kept_count; i++)
+        has_files |= program->kept[i].held == 0;
+    if (has_files)
+        return mmul_fail(err, MMUL_ERR_USAGE, "what nodes compute apart reads and writes no files");
+    if (program->team_count > 0)
+        return mmul_fail(
+            err, MMUL_ERR_USAGE,
+            "what nodes compute apart is on all ranks of the node: it places nothing on some");
+    return MMUL_OK;
+}
+
 // Appends a program for one node: its length and the blocks that differ from the last program.
 static enum mmul_status append_program(struct delivery *d, const struct mmul_program *program,
                                        struct mmul_parcel *last, struct mmul_error *err) {
     struct mmul_parcel now = {NULL, 0};
-    enum mmul_status status = mmul_program_pack(program, &now.bytes, &now.length, err);
+    enum mmul_status status = check_program(program, err);
+    if (status == MMUL_OK) {
+        now.length = mmul_program_packed_bytes(program, true);
+        status = MMUL_ALLOCATE(now.bytes, now.length, "a program", err);
+    }
     if (status == MMUL_OK)
         status = resize_parcel(last, now.length, err);
+    if (status == MMUL_OK)
+        mmul_program_pack(program, true, now.bytes);
     if (status == MMUL_OK)
         status = append_bytes(d, &now.length, sizeof now.length, err);
     for (int64_t at = 0; status == MMUL_OK && at < now.length; at += MMUL_PACK_BYTES) {

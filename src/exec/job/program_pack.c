@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Packs a program into blocks of fixed size and unpacks it. Format: counts, then the arrays, then
-// for each matrix its description and its elements. Each item begins on a block.
+// Packs a program into blocks of fixed size and unpacks it. Format: counts, then the arrays, then,
+// if elements are included, for each matrix its description and its elements. Each item begins on a
+// block.
 #include "exec/job/program_pack.h"
 
 #include <string.h>
 
 #include "base/integer.h"
 #include "base/memory.h"
-#include "base/status.h"
 #include "io/matrix_file.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 
 struct counts {
-    int64_t values, operations, kept, only_float32;
+    int64_t values, operations, kept, teams, only_float32, has_elements;
 };
 
 struct numbers {
@@ -40,6 +40,10 @@ static const void *read_item(struct cursor *c, int64_t count) {
     return at;
 }
 
+static void read_array(struct cursor *c, void *array, int64_t bytes) {
+    memcpy(array, read_item(c, bytes), (size_t)bytes);
+}
+
 static void write_matrix(struct cursor *c, const struct mmul_matrix *matrix) {
     const struct mmul_matrix_info info = mmul_matrix_info(matrix);
     struct numbers numbers = {.shape = info.shape, .dtype = (int64_t)info.stored};
@@ -50,42 +54,27 @@ static void write_matrix(struct cursor *c, const struct mmul_matrix *matrix) {
     write_item(c, matrix->memory, numbers.bytes);
 }
 
-static void write_program(struct cursor *c, const struct mmul_program *p) {
+static void write_program(struct cursor *c, const struct mmul_program *p, bool has_elements) {
     const struct counts counts = {p->value_count, p->operation_count, p->kept_count,
-                                  p->only_float32};
+                                  p->team_count,  p->only_float32,    has_elements};
     write_item(c, &counts, sizeof counts);
     write_item(c, p->values, counts.values * (int64_t)sizeof *p->values);
     write_item(c, p->operations, counts.operations * (int64_t)sizeof *p->operations);
     write_item(c, p->kept, counts.kept * (int64_t)sizeof *p->kept);
-    for (int i = 0; i < p->operation_count; i++)
+    write_item(c, p->teams, counts.teams * (int64_t)sizeof *p->teams);
+    for (int i = 0; has_elements && i < p->operation_count; i++)
         if (p->operations[i].kind == MMUL_LOAD)
             write_matrix(c, p->operations[i].matrix);
 }
 
-enum mmul_status mmul_program_pack(const struct mmul_program *program, char **bytes,
-                                   int64_t *length, struct mmul_error *err) {
+int64_t mmul_program_packed_bytes(const struct mmul_program *program, bool has_elements) {
     struct cursor c = {.to = NULL};
-    bool has_files = false;
-    for (int i = 0; i < program->operation_count; i++) {
-        const struct mmul_operation *o = &program->operations[i];
-        has_files |= o->kind == MMUL_SAVE || (o->kind == MMUL_LOAD && o->matrix->path != NULL);
-    }
-    for (int i = 0; i < program->kept_count; i++)
-        has_files |= program->kept[i].held == 0;
-    if (has_files)
-        return mmul_fail(err, MMUL_ERR_USAGE, "what nodes compute apart reads and writes no files");
-    if (program->team_count > 0)
-        return mmul_fail(
-            err, MMUL_ERR_USAGE,
-            "what nodes compute apart is on all ranks of the node: it places nothing on some");
-    write_program(&c, program);
-    *length = c.at;
-    enum mmul_status status = MMUL_ALLOCATE(*bytes, *length, "a program", err);
-    if (status != MMUL_OK)
-        return status;
-    c = (struct cursor){.to = *bytes};
-    write_program(&c, program);
-    return MMUL_OK;
+    write_program(&c, program, has_elements);
+    return c.at;
+}
+
+void mmul_program_pack(const struct mmul_program *program, bool has_elements, char *bytes) {
+    write_program(&(struct cursor){.to = bytes}, program, has_elements);
 }
 
 static enum mmul_status read_matrix(struct cursor *c, struct mmul_matrix **matrix,
@@ -101,15 +90,12 @@ enum mmul_status mmul_program_unpack(const char *bytes, struct mmul_program **pr
     struct cursor c = {.from = bytes};
     struct mmul_program *made = NULL;
     const struct counts *counts = read_item(&c, sizeof *counts);
-    const int64_t value_bytes = counts->values * (int64_t)sizeof *made->values,
-                  operation_bytes = counts->operations * (int64_t)sizeof *made->operations,
-                  kept_bytes = counts->kept * (int64_t)sizeof *made->kept;
     if (mmul_program_create(&made, err) != MMUL_OK)
         return err->status;
-    enum mmul_status status =
-        MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(made->values, counts->values + 1),
-                          MMUL_WANT(made->operations, counts->operations + 1),
-                          MMUL_WANT(made->kept, counts->kept + 1));
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "a program", err, MMUL_WANT(made->values, counts->values),
+        MMUL_WANT(made->operations, counts->operations), MMUL_WANT(made->kept, counts->kept),
+        MMUL_WANT(made->teams, counts->teams));
     if (status != MMUL_OK) {
         mmul_program_destroy(made);
         return status;
@@ -118,12 +104,14 @@ enum mmul_status mmul_program_unpack(const char *bytes, struct mmul_program **pr
     made->value_count = (int)counts->values;
     made->operation_count = made->capacity = (int)counts->operations;
     made->kept_count = (int)counts->kept;
-    memcpy(made->values, read_item(&c, value_bytes), (size_t)value_bytes);
-    memcpy(made->operations, read_item(&c, operation_bytes), (size_t)operation_bytes);
-    memcpy(made->kept, read_item(&c, kept_bytes), (size_t)kept_bytes);
-    for (int i = 0; i < made->operation_count; i++)
+    made->team_count = (int)counts->teams;
+    read_array(&c, made->values, counts->values * (int64_t)sizeof *made->values);
+    read_array(&c, made->operations, counts->operations * (int64_t)sizeof *made->operations);
+    read_array(&c, made->kept, counts->kept * (int64_t)sizeof *made->kept);
+    read_array(&c, made->teams, counts->teams * (int64_t)sizeof *made->teams);
+    for (int i = 0; counts->has_elements && i < made->operation_count; i++)
         made->operations[i].matrix = NULL;
-    for (int i = 0; status == MMUL_OK && i < made->operation_count; i++)
+    for (int i = 0; counts->has_elements && status == MMUL_OK && i < made->operation_count; i++)
         if (made->operations[i].kind == MMUL_LOAD)
             status = read_matrix(&c, &made->operations[i].matrix, err);
     if (status == MMUL_OK)

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "exec/job/plan_cache.h"
 #include "exec/job/program.h"
+#include "exec/job/program_pack.h"
 #include "exec/job/rebalance.h"
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
@@ -26,8 +27,8 @@
 
 // Facts that root tells the other ranks.
 struct facts {
-    int value_count, operation_count, kept_count, team_count;
-    bool is_automatic; // weights follow speeds, because none were given
+    int64_t program_bytes; // of the packed program
+    bool is_automatic;     // weights follow speeds, because none were given
     enum mmul_calibration_depth measures;
     int64_t input_bytes; // root's memory held by open inputs
     struct mmul_job_options options;
@@ -106,47 +107,25 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
                                      const struct mmul_program *program, const struct facts *facts,
                                      struct mmul_program **copy, struct mmul_error *err) {
     struct mmul_program *made = NULL;
-    size_t value_bytes = (size_t)facts->value_count * sizeof *made->values;
-    size_t operation_bytes = (size_t)facts->operation_count * sizeof *made->operations;
-    size_t kept_bytes = (size_t)facts->kept_count * sizeof *made->kept;
-    size_t team_bytes = (size_t)facts->team_count * sizeof *made->teams;
-    enum mmul_status status = mmul_program_create(&made, err);
+    char *bytes = NULL;
+    enum mmul_status status =
+        mmul_comm_agree(comm, MMUL_ALLOCATE(bytes, facts->program_bytes, "a program", err), err);
+    if (status == MMUL_OK && comm->rank == 0)
+        mmul_program_pack(program, false, bytes);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(made->values, facts->value_count),
-                                   MMUL_WANT(made->operations, facts->operation_count),
-                                   MMUL_WANT(made->kept, facts->kept_count),
-                                   MMUL_WANT(made->teams, facts->team_count));
-    if (status == MMUL_OK && comm->rank == 0 && facts->kept_count > 0)
-        memcpy(made->kept, program->kept, kept_bytes);
-    if (status == MMUL_OK && comm->rank == 0 && facts->team_count > 0)
-        memcpy(made->teams, program->teams, team_bytes);
-    if (status == MMUL_OK && comm->rank == 0 && facts->operation_count > 0) {
-        memcpy(made->operations, program->operations, operation_bytes);
-        if (facts->value_count > 0)
-            memcpy(made->values, program->values, value_bytes);
-    }
-    status = mmul_comm_agree(comm, status, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, made->values, (int64_t)value_bytes, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, made->operations, (int64_t)operation_bytes, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, made->kept, (int64_t)kept_bytes, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, made->teams, (int64_t)team_bytes, err);
+        status = mmul_comm_broadcast(comm, bytes, facts->program_bytes, err);
     if (status != MMUL_OK) {
-        mmul_program_destroy(made);
+        mmul_free(bytes);
         return status;
     }
-    made->value_count = facts->value_count;
-    made->kept_count = facts->kept_count;
-    made->team_count = facts->team_count;
-    made->operation_count = made->capacity = facts->operation_count;
-    for (int i = 0; comm->rank != 0 && i < made->operation_count; i++) {
+    status = mmul_program_unpack(bytes, &made, err);
+    mmul_free(bytes);
+    for (int i = 0; status == MMUL_OK && comm->rank != 0 && i < made->operation_count; i++) {
         made->operations[i].matrix = NULL;
         made->operations[i].output = NULL;
     }
-    status = mmul_program_types(made, err);
+    if (status == MMUL_OK)
+        status = mmul_program_types(made, err);
     if (status == MMUL_OK && !facts->options.keeps_values)
         status = mmul_program_search(made, err);
     if (status == MMUL_OK)
@@ -205,10 +184,7 @@ static int64_t input_bytes_of(const struct mmul_program *program) {
 
 static struct facts collect_facts(const struct mmul_context *context,
                                   const struct mmul_program *program, const struct mmul_job *job) {
-    struct facts facts = {.value_count = program->value_count,
-                          .operation_count = program->operation_count,
-                          .kept_count = program->kept_count,
-                          .team_count = program->team_count,
+    struct facts facts = {.program_bytes = mmul_program_packed_bytes(program, false),
                           .is_automatic = !gives_weights(job) &&
                                           count_listed(context->cluster) == 0 &&
                                           work_of(program).flops > 0,
@@ -513,7 +489,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         copy->planning = report_planning;
         copy->planning_context = (void *)(uintptr_t)&job->calls;
     }
-    if (status == MMUL_OK && facts.kept_count > 0)
+    if (status == MMUL_OK && copy->kept_count > 0)
         status = mmul_kept_find(context, copy, err);
     if (status == MMUL_OK && comm->rank == 0)
         key = mmul_plan_key(context, copy, job);
