@@ -67,6 +67,12 @@ MMUL_API void mmul_context_destroy(struct mmul_context *context);
 // alone between collective calls, such as opening files.
 MMUL_API enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err);
 
+// Returns the number of this process in the context's communicator. Local.
+MMUL_API int mmul_context_rank(const struct mmul_context *context);
+
+// Collective. mmul_agree over the context's communicator.
+MMUL_API enum mmul_status mmul_context_agree(struct mmul_context *context, struct mmul_error *err);
+
 // Publish a value for `mpimatmul top` and other readers of mmul_jobs_find, beside what runs publish
 // by themselves: the current turn of the outermost loop of a text (NULL: none), and a printed
 // number. Local; no effect on ranks other than root.
@@ -292,6 +298,55 @@ MMUL_API enum mmul_status mmul_context_list_kept(struct mmul_context *context,
 MMUL_API enum mmul_status mmul_context_remove_kept(struct mmul_context *context,
                                                    const char *const *names, int count,
                                                    struct mmul_error *err);
+
+// ------------------------------------------------------------------------------- texts of programs
+
+// State of mmul_script_run, for its callbacks, and its result.
+struct mmul_script_state {
+    struct mmul_script *script;          // root's; NULL elsewhere, or where the text cannot be read
+    struct mmul_program_plan *plan;      // of the current program; NULL before it is planned
+    struct mmul_values *values;          // of the current program; NULL before it has run
+    struct mmul_programs_summary before; // totals of the programs before the current one
+    bool is_last;                        // the current program is the last one of the text
+};
+
+// Callbacks of mmul_script_run, on the calling thread, on root unless noted. NULL: none. A failure of
+// a callback ends the run on all ranks.
+struct mmul_script_callbacks {
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    void *context;       // first argument of each callback
+    // Called before each program is planned, or where mmul_script_is_over before its lines are printed.
+    // mmul_script_turn tells the iteration of the loop.
+    enum mmul_status (*before)(void *context, const struct mmul_script_state *state,
+                               struct mmul_error *err);
+    // Called on all ranks once the last program is planned (or over), before it runs. It may call
+    // collective functions and then returns the same status on all ranks.
+    enum mmul_status (*planned)(void *context, const struct mmul_script_state *state,
+                                struct mmul_error *err);
+    // Called when lines of the text can be printed (mmul_script_print). NULL: mmul_script_json has them.
+    void (*lines)(void *context, const struct mmul_script_state *state);
+    // Called after each program has run, while its values are there.
+    enum mmul_status (*after)(void *context, const struct mmul_script_state *state,
+                              struct mmul_error *err);
+};
+
+// Collective. Reads a text on root and runs it on all ranks. A text with loops, conditions or apart(...)
+// is several programs, one after the other: values that later ones need stay on the ranks. With
+// request->only_checked the text is read and planned, and nothing runs.
+// request: root's, not looked at elsewhere; what it points to lives as long as the state. options: the
+// same on all ranks, NULL for all defaults; accept and arrived are not used, and progress reports only
+// programs outside of loops. callbacks: NULL for none.
+// state: owned by the caller, who releases it with mmul_script_state_fini before the context; it holds
+// the last program, after a failure too.
+// err: MMUL_OK, or a failure of this rank, which ends the call on all ranks (as mmul_agree).
+// Fails as mmul_script_create, mmul_program_plan_create and mmul_program_run; files saved before a loop
+// iteration failed stay.
+MMUL_API enum mmul_status mmul_script_run(struct mmul_context *context,
+                                          const struct mmul_script_request *request,
+                                          const struct mmul_program_options *options,
+                                          const struct mmul_script_callbacks *callbacks,
+                                          struct mmul_script_state *state, struct mmul_error *err);
+MMUL_API void mmul_script_state_fini(struct mmul_script_state *state);
 
 // ---------------------------------------------------------------------------------------- baseline
 

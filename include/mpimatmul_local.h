@@ -1519,7 +1519,9 @@ MMUL_API struct mmul_value_part mmul_values_part(const struct mmul_values *value
 // ------------------------------------------------------------------------------- texts of programs
 //
 // A program as a text: a small part of Python (mpimatmul-programs(7)). The text is read on root,
-// into a program as above; files are opened when it loads and saves them.
+// into a program as above; files are opened when it loads and saves them. mmul_script_run of
+// mpimatmul.h runs it.
+
 struct mmul_script;
 
 // Share and ranks of a node that computes apart (mmul_apart_run of mpimatmul.h).
@@ -1550,22 +1552,6 @@ struct mmul_script_request {
     const char *shard_folder;
     // MMUL_F16, MMUL_BF16: type in files of values computed in float32; MMUL_F32: unchanged
     enum mmul_dtype narrow;
-    // A text with loops that run is several programs, one after the other. While the script is
-    // created, `run` is called with each but the last one. It must plan and run mmul_script_program
-    // on all ranks of the context, as for the last one, calling mmul_script_hand_over before the
-    // run. NULL: such a text is an error (MMUL_ERR_DATA).
-    enum mmul_status (*run)(void *run_context, struct mmul_script *script, struct mmul_error *err);
-    void *run_context;
-    struct mmul_context *context; // context of the runs; borrowed
-    // Called for programs that nodes carry out apart: must call mmul_apart_run with these programs
-    // on all ranks, or, if programs is NULL, mmul_apart_begin for `nodes`. NULL: such a text is an
-    // error.
-    enum mmul_status (*apart)(void *run_context, struct mmul_script *script,
-                              const struct mmul_program *const *programs,
-                              struct mmul_apart_node *nodes, struct mmul_error *err);
-    // Called with each number when it is printed (mmul_script_print), and its name in the text.
-    // NULL: none.
-    void (*measured)(void *run_context, const char *name, double value);
     // an optimiser skips its step if a gradient is not finite; otherwise the run fails
     bool skips_nan;
     // Placement requests for the names that the text assigns; "NAME.0", "NAME.1.3" for tuples.
@@ -1574,6 +1560,7 @@ struct mmul_script_request {
     bool missing_is_nan; // as mmul_inputs_set_missing
 };
 
+// Reads a text without running it. Without only_checked a text with loops is refused.
 // Fails with MMUL_ERR_DATA (FILE:LINE:COLUMN and the fault there), MMUL_ERR_USAGE (settings),
 // MMUL_ERR_NO_INPUT (the text, or a file it loads), and as mmul_matrix_open and mmul_output_create.
 // Local.
@@ -1585,8 +1572,7 @@ MMUL_API void mmul_script_destroy(struct mmul_script *script);
 MMUL_API const struct mmul_program *mmul_script_program(const struct mmul_script *script);
 
 // Returns true if nothing is left to run: the rest behind a loop, in a turn, or the whole text has
-// at most lines to print. They are printed and accepted (mmul_script_print, mmul_script_accept)
-// without a plan.
+// at most lines to print. They are printed without a plan.
 MMUL_API bool mmul_script_is_over(const struct mmul_script *script);
 
 // Turn of the outermost loop that the current program belongs to. Returns false if it belongs to
@@ -1613,13 +1599,6 @@ MMUL_API const char *mmul_script_note(const struct mmul_script *script, int inde
 // Returns true if `path` is the text, or a file that it loads or saves.
 MMUL_API bool mmul_script_uses(const struct mmul_script *script, const char *path);
 
-// Call it before mmul_program_run, which then owns the outputs.
-MMUL_API void mmul_script_hand_over(struct mmul_script *script);
-
-// Callback for the program's options: fails with MMUL_ERR_WRONG if values asserted to be close are
-// not, or gradients are not finite. `script` is a struct mmul_script.
-MMUL_API enum mmul_status mmul_script_accept(void *script, struct mmul_error *err);
-
 // After the program has run: formats a line about an optimiser that skipped its step, index 0, 1,
 // ... False: no more. Local, root.
 MMUL_API bool mmul_script_skipped(const struct mmul_script *script, int index,
@@ -1634,17 +1613,13 @@ MMUL_API bool mmul_script_warning(struct mmul_script *script, const char **line)
 // Local, root.
 MMUL_API bool mmul_script_restored(struct mmul_script *script, const char **line);
 
-// For the program's `arrived`: marks a value as complete in root's memory.
-MMUL_API void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output);
-
 // Prints the next lines of the text's output, up to the first line with a value that has not
-// arrived: words, numbers, and for matrices shapes, placements, corners, statistics. is_due: there
-// is such a line to print. has_open_line: the last printed line continues (print(x, end="")).
+// arrived: words, numbers, and for matrices shapes, placements, corners, statistics.
+// has_open_line: the last printed line continues (print(x, end="")).
 // metrics receives a line of JSON for each value among them: turn (null: none), line of the text,
 // name, value (for a larger matrix shape, min, max, mean; null: NaN or infinite), and seconds since
 // the script was begun. stream or metrics NULL: not written; mmul_script_json has the lines that no
 // stream received.
-MMUL_API bool mmul_script_is_due(const struct mmul_script *script);
 MMUL_API bool mmul_script_has_open_line(const struct mmul_script *script);
 MMUL_API void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
                                 FILE *stream, FILE *metrics);

@@ -123,6 +123,14 @@ void mmul_context_tell_number(struct mmul_context *context, const char *name, do
     mmul_board_number(context, name, value);
 }
 
+int mmul_context_rank(const struct mmul_context *context) {
+    return context->comm->rank;
+}
+
+enum mmul_status mmul_context_agree(struct mmul_context *context, struct mmul_error *err) {
+    return mmul_agree_on(context->comm->world, err);
+}
+
 enum mmul_status mmul_context_broadcast(struct mmul_context *context, void *data, int64_t bytes,
                                         struct mmul_error *err) {
     return mmul_comm_broadcast(context->comm, data, bytes, err);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// run: a program given as text. Root reads the text and opens its files; planning and running are
-// collective. A text with loops makes several programs, called parts here. Root announces each
-// part, because only root knows the text.
+// run: a program given as text. mmul_script_run reads and runs it; this file has the options, the
+// printed output and the files beside the results.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,11 +18,7 @@
 struct job {
     const struct call *call;
     const char *path; // path of the text; NULL if it has none
-    // Totals of the parts before the last one.
-    struct mmul_programs_summary parts;
-    struct mmul_script *script; // root only
-    struct mmul_program_plan *plan;
-    struct mmul_values *values;
+    struct mmul_script_state state;
     struct progress *progress;          // borrowed from the call
     bool records;                       // files beside the results need recorded events
     bool is_silent;                     // output becomes part of the JSON
@@ -83,7 +78,7 @@ static enum mmul_status check_side_files(const struct call *call, const struct j
         const char *path = side_file_path(call, i), *what = side_files[i].what;
         if (path == NULL)
             continue;
-        if (mmul_script_uses(job->script, path))
+        if (mmul_script_uses(job->state.script, path))
             return mmul_cli_fail(err, MMUL_ERR_CREATE,
                                  "cannot write %s to '%s': it is the program's or one of its files",
                                  what, path);
@@ -105,11 +100,6 @@ static enum mmul_status begin_page(struct job *job, struct mmul_error *err) {
     return status != MMUL_OK || job->lines != NULL
                ? status
                : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the page");
-}
-
-static void report_number(void *context, const char *name, double value) {
-    const struct job *job = context;
-    mmul_context_tell_number(job->call->context, name, value);
 }
 
 // Opens a stream for a path. An open descriptor (such as /dev/fd/3) is duplicated. NULL: errno has
@@ -169,32 +159,31 @@ static enum mmul_status write_side_files(const struct call *call, const struct j
                                          struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     if (job->records)
-        mmul_values_set_before(job->values, &job->parts);
+        mmul_values_set_before(job->state.values, &job->state.before);
     if (job->records && job->path != NULL)
-        mmul_values_set_text_name(job->values, basename(job->path));
+        mmul_values_set_text_name(job->state.values, basename(job->path));
     for (int i = 0; status == MMUL_OK && i < SIDE_FILE_COUNT; i++)
         if (side_file_path(call, i) != NULL && side_files[i].store != NULL)
-            status =
-                side_files[i].store(mmul_values_report(job->values), side_file_path(call, i), err);
+            status = side_files[i].store(mmul_values_report(job->state.values),
+                                         side_file_path(call, i), err);
     if (status == MMUL_OK && job->page != NULL)
-        status = mmul_page_add_report(job->page, mmul_values_report(job->values), err);
+        status = mmul_page_add_report(job->page, mmul_values_report(job->state.values), err);
     return status;
 }
 
 // Returns the stream for tables: stderr if a matrix goes to standard output.
 static FILE *table_stream(const struct job *job) {
-    return mmul_script_writes_stdout(job->script) ? stderr : stdout;
+    return mmul_script_writes_stdout(job->state.script) ? stderr : stdout;
 }
 
 // Prints the lines of the program as soon as their values have arrived.
-static void print_lines(struct job *job) {
+static void print_lines(void *context, const struct mmul_script_state *state) {
+    struct job *job = context;
     FILE *stream = job->is_silent ? NULL : table_stream(job);
-    if (!mmul_script_is_due(job->script))
-        return;
     if (stream != NULL)
         mmul_progress_clear(job->progress);
     errno = 0;
-    mmul_script_print(job->script, job->plan, stream,
+    mmul_script_print(state->script, state->plan, stream,
                       job->lines != NULL ? job->lines : job->metrics);
     if (job->lines != NULL)
         fflush(job->lines);
@@ -208,27 +197,13 @@ static void print_lines(struct job *job) {
         job->metrics_errnum = errno;
     if (stream != NULL) {
         fflush(stream);
-        mmul_progress_hold(job->progress, mmul_script_has_open_line(job->script));
+        mmul_progress_hold(job->progress, mmul_script_has_open_line(job->state.script));
     }
 }
 
-// Prints lines that need no program.
-static enum mmul_status print_alone(struct job *job, struct mmul_error *err) {
-    print_lines(job);
-    return mmul_script_accept(job->script, err);
-}
-
-static void receive_value(void *context, const struct mmul_output *output) {
-    struct job *job = context;
-    mmul_script_arrive(job->script, output);
-    print_lines(job);
-}
-
-static struct mmul_program_options options_of(const struct call *call, struct job *job) {
+static struct mmul_program_options options_of(const struct call *call, const struct job *job) {
     const struct option_value *values = call->options.values;
     const double tail = values[OPT_TAIL].real; // negative for off
-    struct mmul_script_turn turn;
-    const bool in_loop = call->is_root && mmul_script_turn(job->script, &turn);
     return (struct mmul_program_options){
         .weights = values[OPT_WEIGHTS].text,
         .io = (enum mmul_io)values[OPT_IO].number,
@@ -246,19 +221,8 @@ static struct mmul_program_options options_of(const struct call *call, struct jo
                            : MMUL_TAIL_AUTO,
         .tail_share = tail,
         .reproducible = is_on(call, OPT_REPRODUCIBLE),
-        .progress = is_on(call, OPT_QUIET) || in_loop ? NULL : mmul_progress_show,
-        .arrived = receive_value,
-        .arrived_context = job,
-        .accept = mmul_script_accept,
-        .accept_context = job->script,
+        .progress = is_on(call, OPT_QUIET) ? NULL : mmul_progress_show,
     };
-}
-
-static enum mmul_status make_plan(const struct call *call, struct job *job,
-                                  struct mmul_error *err) {
-    const struct mmul_program_options options = options_of(call, job);
-    const struct mmul_program *program = call->is_root ? mmul_script_program(job->script) : NULL;
-    return mmul_program_plan_create(call->context, program, &options, &job->plan, err);
 }
 
 // Prints the plan for --check. --quiet does not suppress it, since the plan is the requested
@@ -267,43 +231,43 @@ static enum mmul_status show_plan(const struct call *call, const struct job *job
                                   struct mmul_error *err) {
     char *text = NULL;
     if (is_on(call, OPT_JSON))
-        return mmul_print_made(mmul_program_plan_json(job->plan, &text, err), &text, stdout);
+        return mmul_print_made(mmul_program_plan_json(job->state.plan, &text, err), &text, stdout);
     const bool verbose = is_on(call, OPT_VERBOSE);
-    mmul_program_print(mmul_script_program(job->script), verbose, stdout);
+    mmul_program_print(mmul_script_program(job->state.script), verbose, stdout);
     putchar('\n');
-    mmul_program_plan_print(job->plan, verbose, stdout);
-    mmul_script_print_loops(job->script, job->plan, stdout);
+    mmul_program_plan_print(job->state.plan, verbose, stdout);
+    mmul_script_print_loops(job->state.script, job->state.plan, stdout);
     return MMUL_OK;
 }
 
 static enum mmul_status show_json(const struct job *job, struct mmul_error *err) {
     char *text = NULL;
-    return mmul_print_made(
-        mmul_script_json(job->script, job->plan, job->values, &job->parts, &text, err), &text,
-        table_stream(job));
+    return mmul_print_made(mmul_script_json(job->state.script, job->state.plan, job->state.values,
+                                            &job->state.before, &text, err),
+                           &text, table_stream(job));
 }
 
 // Prints warnings about the text read so far.
 static void print_text_warnings(const struct call *call, const struct job *job) {
     const char *line;
-    if (mmul_script_restored(job->script, &line))
+    if (mmul_script_restored(job->state.script, &line))
         mmul_print_remark(call, "%s", line);
-    while (mmul_script_warning(job->script, &line))
+    while (mmul_script_warning(job->state.script, &line))
         mmul_print_data_warning(call, "%s", line);
 }
 
 static void print_run_warnings(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
     bool is_doubtful = false;
-    for (int i = 0; (matrix = mmul_script_input(job->script, i, NULL)) != NULL; i++)
+    for (int i = 0; (matrix = mmul_script_input(job->state.script, i, NULL)) != NULL; i++)
         is_doubtful |= mmul_matrix_was_written(matrix);
-    mmul_print_report_warnings(call, mmul_values_report(job->values), is_doubtful);
-    for (int i = 0; (matrix = mmul_script_input(job->script, i, NULL)) != NULL; i++)
+    mmul_print_report_warnings(call, mmul_values_report(job->state.values), is_doubtful);
+    for (int i = 0; (matrix = mmul_script_input(job->state.script, i, NULL)) != NULL; i++)
         if (mmul_matrix_overflows(matrix) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
                                     mmul_matrix_name(matrix));
     char line[256];
-    for (int i = 0; mmul_script_skipped(job->script, i, line); i++)
+    for (int i = 0; mmul_script_skipped(job->state.script, i, line); i++)
         mmul_print_data_warning(call, "%s", line);
 }
 
@@ -315,114 +279,14 @@ static bool computes_in_float32(const struct option_value *dtype) {
 static void print_type_notices(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
     bool is_rounded = false;
-    for (int i = 0; (matrix = mmul_script_input(job->script, i, &is_rounded)) != NULL; i++)
+    for (int i = 0; (matrix = mmul_script_input(job->state.script, i, &is_rounded)) != NULL; i++)
         if (is_rounded || (computes_in_float32(&call->options.values[OPT_DTYPE]) &&
                            mmul_matrix_info(matrix).stored == MMUL_F64))
             mmul_print_remark(call, "notice: '%s' is float64 and is read as float32",
                               mmul_matrix_name(matrix));
     const char *change;
-    for (int i = 0; (change = mmul_script_note(job->script, i)) != NULL; i++)
+    for (int i = 0; (change = mmul_script_note(job->state.script, i)) != NULL; i++)
         mmul_print_remark(call, "notice: %s", change);
-}
-
-// ------------------------------------------------------------------------------------------- parts
-
-// Announcements from root while it reads a text: a part to run, local programs of nodes to run, the
-// last part, or OVER if there is no last part.
-enum announcement { PART, APART, LAST, OVER };
-
-static enum mmul_status announce(const struct call *call, enum announcement *word,
-                                 struct mmul_error *err) {
-    int said = (int)*word;
-    enum mmul_status status =
-        mmul_context_broadcast(call->context, &said, (int64_t)sizeof said, err);
-    *word = (enum announcement)said;
-    return status;
-}
-
-static enum mmul_status run_planned(const struct call *call, struct job *job,
-                                    struct mmul_error *err) {
-    if (call->is_root) {
-        mmul_script_hand_over(job->script);
-        print_lines(job);
-    }
-    return mmul_program_run(call->context, job->plan, &job->values, err);
-}
-
-// Writes the files beside the results after the last iteration only. Root only.
-static enum mmul_status record_turn(const struct call *call, struct job *job,
-                                    struct mmul_error *err) {
-    struct mmul_script_turn turn;
-    if (!job->records || !mmul_script_turn(job->script, &turn) ||
-        (!turn.may_break && turn.at + 1 < turn.end))
-        return MMUL_OK;
-    job->is_recorded = true;
-    return write_side_files(call, job, err);
-}
-
-// Plans and runs one of several programs of the text. Collective.
-static enum mmul_status run_part(const struct call *call, struct job *job, struct mmul_error *err) {
-    enum mmul_status status = make_plan(call, job, err);
-    if (status == MMUL_OK)
-        status = run_planned(call, job, err);
-    if (status == MMUL_OK && call->is_root) {
-        print_run_warnings(call, job);
-        status = record_turn(call, job, err);
-    }
-    if (job->values != NULL)
-        mmul_programs_add(&job->parts, job->values);
-    mmul_values_destroy(job->values);
-    mmul_program_plan_destroy(job->plan);
-    job->values = NULL;
-    job->plan = NULL;
-    return status;
-}
-
-// Callback on root while it reads the text. Announces the part to the other ranks, then runs it.
-static enum mmul_status run_script_part(void *context, struct mmul_script *script,
-                                        struct mmul_error *err) {
-    struct job *job = context;
-    const struct call *call = job->call;
-    enum announcement word = PART;
-    struct mmul_script_turn turn;
-    job->script = script;
-    if (open_side_files(call, job, err) != MMUL_OK)
-        return err->status;
-    print_text_warnings(call, job);
-    if (mmul_script_is_over(script))
-        return print_alone(job, err);
-    const bool in_loop = mmul_script_turn(script, &turn);
-    mmul_context_tell_turn(call->context, in_loop ? &turn : NULL);
-    mmul_interrupt_goes_on(in_loop);
-    if (in_loop && !is_on(call, OPT_QUIET))
-        mmul_progress_turn(job->progress, &turn);
-    enum mmul_status status = announce(call, &word, err);
-    return status == MMUL_OK ? run_part(call, job, err) : status;
-}
-
-// Runs local programs of nodes. Collective. nodes not NULL on root: only queries the nodes'
-// capacity. The other ranks learn the choice by broadcast.
-static enum mmul_status run_apart(const struct call *call, struct job *job,
-                                  const struct mmul_program *const *programs,
-                                  struct mmul_apart_node *nodes, struct mmul_error *err) {
-    const struct mmul_program_options options = options_of(call, job);
-    int begins = nodes != NULL;
-    enum mmul_status status =
-        mmul_context_broadcast(call->context, &begins, (int64_t)sizeof begins, err);
-    if (status != MMUL_OK)
-        return status;
-    return begins ? mmul_apart_begin(call->context, &options, nodes, err)
-                  : mmul_apart_run(call->context, programs, &options, err);
-}
-
-static enum mmul_status run_script_apart(void *context, struct mmul_script *script,
-                                         const struct mmul_program *const *programs,
-                                         struct mmul_apart_node *nodes, struct mmul_error *err) {
-    struct job *job = context;
-    enum announcement word = APART;
-    job->script = script;
-    enum mmul_status status = announce(job->call, &word, err);
-    return status == MMUL_OK ? run_apart(job->call, job, programs, nodes, err) : status;
 }
 
 // Reports notices and unused entries of the placement file. Root only. An unused entry is probably
@@ -436,33 +300,53 @@ static void print_placement_notices(const struct call *call, const struct job *j
                           call->options.values[OPT_PLACEMENT].text);
 }
 
-// Reads the text on root and runs its parts. Collective. The other ranks only learn that a part
-// follows.
-static enum mmul_status read_text_and_run_parts(const struct call *call,
-                                                const struct mmul_script_request *request,
-                                                struct job *job, enum announcement *word,
-                                                struct mmul_error *err) {
-    *word = LAST;
-    if (call->is_root && err->status == MMUL_OK &&
-        mmul_script_create(request, &job->script, err) == MMUL_OK &&
-        mmul_script_is_over(job->script))
-        *word = OVER;
-    if (call->is_root) {
-        mmul_context_tell_turn(call->context, NULL);
-        mmul_interrupt_goes_on(false);
+// Called on root before a program is planned.
+static enum mmul_status begin_program(void *context, const struct mmul_script_state *state,
+                                      struct mmul_error *err) {
+    struct job *job = context;
+    const struct call *call = job->call;
+    struct mmul_script_turn turn;
+    if (open_side_files(call, job, err) != MMUL_OK)
+        return err->status;
+    print_text_warnings(call, job);
+    if (state->is_last) {
+        print_type_notices(call, job);
+        print_placement_notices(call, job);
+    } else if (mmul_script_is_over(state->script)) {
+        return MMUL_OK;
     }
-    if (call->is_root && err->status != MMUL_OK)
-        job->script = NULL; // the failed call destroyed the script
-    struct mmul_error broken = {.status = MMUL_OK};
-    enum mmul_status status = announce(call, word, &broken);
-    while (status == MMUL_OK && !call->is_root && (*word == PART || *word == APART)) {
-        // A failure in a part is known to all ranks, and root announces the end next.
-        (void)(*word == PART ? run_part(call, job, err) : run_apart(call, job, NULL, NULL, err));
-        status = announce(call, word, &broken);
-    }
-    if (status != MMUL_OK)
-        *err = broken;
-    return err->status;
+    const bool in_loop = mmul_script_turn(state->script, &turn);
+    mmul_interrupt_goes_on(in_loop);
+    if (in_loop && !is_on(call, OPT_QUIET))
+        mmul_progress_turn(job->progress, &turn);
+    return MMUL_OK;
+}
+
+// Called on all ranks before the last program runs.
+static enum mmul_status begin_last_program(void *context, const struct mmul_script_state *state,
+                                           struct mmul_error *err) {
+    const struct job *job = context;
+    enum mmul_status status = mmul_print_new_warnings(job->call, err);
+    if (status == MMUL_OK && state->plan != NULL && !is_on(job->call, OPT_CHECK))
+        mmul_progress_enter(job->progress, "warming up");
+    return status;
+}
+
+// Called on root after a program has run. Writes the files beside the results after the last
+// iteration of a loop, or else after the last program.
+static enum mmul_status end_program(void *context, const struct mmul_script_state *state,
+                                    struct mmul_error *err) {
+    struct job *job = context;
+    struct mmul_script_turn turn;
+    if (state->is_last)
+        mmul_progress_fini(job->progress);
+    print_run_warnings(job->call, job);
+    const bool in_loop = mmul_script_turn(state->script, &turn);
+    if (state->is_last ? job->is_recorded
+                       : !job->records || !in_loop || (!turn.may_break && turn.at + 1 < turn.end))
+        return MMUL_OK;
+    job->is_recorded = true;
+    return write_side_files(job->call, job, err);
 }
 
 // Prints notices about header lines at the end.
@@ -474,54 +358,34 @@ static void print_header_notices(const struct call *call, const struct mmul_scri
 
 // Prints totals of several programs, before the report of the last one.
 static void print_totals(const struct job *job) {
-    struct mmul_programs_summary all = job->parts;
+    struct mmul_programs_summary all = job->state.before;
     FILE *stream = table_stream(job);
     if (all.programs == 0)
         return;
-    if (job->values != NULL)
-        mmul_programs_add(&all, job->values);
+    if (job->state.values != NULL)
+        mmul_programs_add(&all, job->state.values);
     fprintf(stream, "wall %.3f s  ", all.wall_seconds);
     if (all.flops > 0 && all.wall_seconds > 0)
         fprintf(stream, "%.1f GFLOP/s  ", all.flops / all.wall_seconds * 1e-9);
     fprintf(stream, "(%lld program%s, %lld step%s)%s\n", (long long)all.programs,
             all.programs == 1 ? "" : "s", (long long)all.steps, all.steps == 1 ? "" : "s",
-            job->values != NULL ? "; the last of them:" : "");
+            job->state.values != NULL ? "; the last of them:" : "");
 }
 
 static enum mmul_status run_text(const struct call *call, const struct mmul_script_request *request,
                                  struct job *job, struct mmul_error *err) {
-    enum announcement word = LAST;
-    read_text_and_run_parts(call, request, job, &word, err);
-    if (call->is_root && err->status == MMUL_OK)
-        open_side_files(call, job, err);
-    if (call->is_root && err->status == MMUL_OK)
-        print_text_warnings(call, job);
-    if (call->is_root && err->status == MMUL_OK)
-        print_type_notices(call, job);
-    if (call->is_root && err->status == MMUL_OK)
-        print_placement_notices(call, job);
-    enum mmul_status status = mmul_session_agree(err);
-    if (status == MMUL_OK && word != OVER)
-        status = make_plan(call, job, err);
-    if (status == MMUL_OK)
-        status = mmul_print_new_warnings(call, err);
-    if (status != MMUL_OK)
-        return status;
-    if (is_on(call, OPT_CHECK)) {
-        mmul_progress_fini(job->progress);
-        return call->is_root ? show_plan(call, job, err) : MMUL_OK;
-    }
-    if (word == OVER && call->is_root)
-        status = print_alone(job, err);
-    if (word != OVER) {
-        mmul_progress_enter(call->progress, "warming up");
-        status = run_planned(call, job, err);
-    }
+    const struct mmul_program_options options = options_of(call, job);
+    const struct mmul_script_callbacks callbacks = {.context = job,
+                                                    .before = begin_program,
+                                                    .planned = begin_last_program,
+                                                    .lines = print_lines,
+                                                    .after = end_program};
+    enum mmul_status status =
+        mmul_script_run(call->context, request, &options, &callbacks, &job->state, err);
+    mmul_interrupt_goes_on(false);
     mmul_progress_fini(job->progress);
-    if (status == MMUL_OK && call->is_root && word != OVER)
-        print_run_warnings(call, job);
-    if (status == MMUL_OK && call->is_root && !job->is_recorded && word != OVER)
-        status = write_side_files(call, job, err);
+    if (status == MMUL_OK && is_on(call, OPT_CHECK))
+        return call->is_root ? show_plan(call, job, err) : MMUL_OK;
     if (status == MMUL_OK)
         status = end_metrics(call, job, err);
     if (status == MMUL_OK)
@@ -529,10 +393,10 @@ static enum mmul_status run_text(const struct call *call, const struct mmul_scri
     if (status == MMUL_OK && call->is_root && is_on(call, OPT_JSON))
         status = show_json(job, err);
     else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET)) {
-        if (mmul_script_has_open_line(job->script))
+        if (mmul_script_has_open_line(job->state.script))
             fputc('\n', table_stream(job));
         print_totals(job);
-        mmul_script_print_outcome(job->script, job->values, is_on(call, OPT_VERBOSE),
+        mmul_script_print_outcome(job->state.script, job->state.values, is_on(call, OPT_VERBOSE),
                                   table_stream(job));
     }
     return mmul_session_agree(err);
@@ -547,11 +411,6 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     struct mmul_script_request all = *request;
     for (int i = 0; i < SIDE_FILE_COUNT; i++)
         job.records |= side_file_path(call, i) != NULL && side_files[i].option != OPT_METRICS;
-    all.run = run_script_part;
-    all.run_context = &job;
-    all.measured = report_number;
-    all.apart = run_script_apart;
-    all.context = call->context;
     all.only_checked = is_on(call, OPT_CHECK);
     all.shard_folder = call->options.values[OPT_SHARD_DIR].text;
     all.no_sync = is_on(call, OPT_SYNC);           // index in on|off
@@ -566,10 +425,8 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
         mmul_placements_read(placement, &job.placements, err);
     all.placements = job.placements;
     enum mmul_status status = run_text(call, &all, &job, err);
-    print_header_notices(call, job.script);
-    mmul_values_destroy(job.values);
-    mmul_program_plan_destroy(job.plan);
-    mmul_script_destroy(job.script);
+    print_header_notices(call, job.state.script);
+    mmul_script_state_fini(&job.state);
     mmul_placements_destroy(job.placements);
     if (job.metrics != NULL)
         fclose(job.metrics); // still open after a failure

@@ -17,7 +17,7 @@
 // ------------------------------------------------------------------------------------------- nodes
 
 static int count_nodes(const struct mmul_evaluator *e) {
-    return mmul_context_nodes(e->script->context);
+    return mmul_context_nodes(e->script->runner.context);
 }
 
 // Queries the nodes and their shares before the first apart().
@@ -34,7 +34,8 @@ static enum mmul_status query_nodes(struct mmul_evaluator *e) {
         return e->err->status;
     memset(nodes, 0, (size_t)count * sizeof *nodes);
     memset(windows, 0, (size_t)count * sizeof *windows);
-    enum mmul_status status = script->apart(script->run_context, script, NULL, nodes, e->err);
+    enum mmul_status status =
+        script->runner.apart(script->runner.run_context, script, NULL, nodes, e->err);
     for (int i = 0; i < count; i++)
         shares[i] = nodes[i].share;
     script->nodes = nodes;
@@ -66,7 +67,7 @@ static enum mmul_status begin_node_programs(struct mmul_evaluator *e, struct nod
         .apart = {0, count_nodes(e), e->script->node_shares, e->script->node_windows},
         .all = {e->program, e->leaves, e->job, e->uses, e->operations}};
     e->apart = &p->apart;
-    e->context = mmul_context_of_node(e->script->context);
+    e->context = mmul_context_of_node(e->script->runner.context);
     return MMUL_ALLOCATE(p->of, p->count, "programs of nodes", e->err);
 }
 
@@ -101,8 +102,8 @@ static enum mmul_status hold_on_node(struct mmul_evaluator *e, struct node_progr
 
 static enum mmul_status run_node_programs(struct mmul_evaluator *e, const struct node_programs *p) {
     struct mmul_script *script = e->script;
-    return script->apart(script->run_context, script, (const struct mmul_program *const *)p->of,
-                         NULL, e->err);
+    return script->runner.apart(script->runner.run_context, script,
+                                (const struct mmul_program *const *)p->of, NULL, e->err);
 }
 
 static void end_node_programs(struct mmul_evaluator *e, struct node_programs *p) {
@@ -112,7 +113,7 @@ static void end_node_programs(struct mmul_evaluator *e, struct node_programs *p)
     mmul_free(p->holds.all);
     mmul_free(p->others.all);
     e->apart = NULL;
-    e->context = e->script->context;
+    e->context = e->script->runner.context;
     e->program = p->all.program;
     e->leaves = p->all.leaves;
     e->job = p->all.job;
@@ -470,7 +471,7 @@ enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_
         return mmul_evaluator_fail(e, call, "apart: first is at least 0, turns are at least 1");
     if (e->script->only_checked)
         return check_local_training(e, &t, turns, result);
-    if (e->script->apart == NULL)
+    if (e->script->runner.apart == NULL)
         return mmul_evaluator_fail(e, call,
                                    "what nodes do apart is carried out by `mpimatmul run`");
     return run_local_training(e, &t, turns, result);

@@ -205,7 +205,7 @@ enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_h
         if (!releases || is_referenced(e, e->script->held[i]))
             left[count++] = e->script->held[i];
         else
-            mmul_context_release(e->script->context, e->script->held[i]);
+            mmul_context_release(e->script->runner.context, e->script->held[i]);
     for (int i = 0; i < holds->count; i++)
         left[count++] = holds->all[i].held;
     mmul_free(e->script->held);
@@ -475,7 +475,7 @@ enum mmul_status mmul_job_name_turn(struct mmul_evaluator *e, int64_t turn) {
 static enum mmul_status run_program(struct mmul_evaluator *e, const int64_t *turn) {
     struct mmul_script *script = e->script;
     script->is_over = e->uses == 0; // only text is printed, no matrix is used
-    if (script->run(script->run_context, script, e->err) == MMUL_OK)
+    if (script->runner.run(script->runner.run_context, script, e->err) == MMUL_OK)
         return MMUL_OK;
     return turn != NULL ? mmul_job_name_turn(e, *turn) : e->err->status;
 }
@@ -535,6 +535,6 @@ void mmul_jobs_fini(struct mmul_evaluator *e) {
 
 void mmul_jobs_release(struct mmul_script *script) {
     for (int i = 0; i < script->held_count; i++)
-        mmul_context_release(script->context, script->held[i]);
+        mmul_context_release(script->runner.context, script->held[i]);
     mmul_free(script->held);
 }

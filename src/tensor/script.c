@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "mpimatmul.h"
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
 #include "tensor/number_format.h"
@@ -54,7 +55,8 @@ static enum mmul_status read_text(const char *path, struct mmul_script *script,
 
 // ---------------------------------------------------------------------------------------- program
 
-static enum mmul_status create(const struct mmul_script_request *request, struct mmul_script *later,
+static enum mmul_status create(const struct mmul_script_request *request,
+                               const struct mmul_script_runner *runner, struct mmul_script *later,
                                struct mmul_script **script, struct mmul_error *err);
 
 // Runs the first reading to find the types of held values. A failure is ignored: the second reading
@@ -70,7 +72,7 @@ static enum mmul_status infer_types(const struct mmul_script_request *request,
     all.placements = NULL;
     if (mmul_foreseen_create(&script->foreseen, err) != MMUL_OK)
         return err->status;
-    create(&all, script, &first, &ignored);
+    create(&all, &script->runner, script, &first, &ignored);
     mmul_script_destroy(first);
     return MMUL_OK;
 }
@@ -110,7 +112,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
                                        .arena = &script->arena,
                                        .program = script->program,
                                        .script = script,
-                                       .context = script->context,
+                                       .context = script->runner.context,
                                        .err = err};
     if (status == MMUL_OK)
         status = mmul_evaluate_program(&evaluator, &tree);
@@ -135,7 +137,8 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
 }
 
 // later: the script that this first reading prepares; NULL for none.
-static enum mmul_status create(const struct mmul_script_request *request, struct mmul_script *later,
+static enum mmul_status create(const struct mmul_script_request *request,
+                               const struct mmul_script_runner *runner, struct mmul_script *later,
                                struct mmul_script **script, struct mmul_error *err) {
     const struct mmul_script_request all = *request;
     struct mmul_script *made = NULL;
@@ -156,11 +159,7 @@ static enum mmul_status create(const struct mmul_script_request *request, struct
     made->narrow = all.narrow;
     made->shard_folder = all.shard_folder;
     made->source.name = all.path;
-    made->run = all.run;
-    made->run_context = all.run_context;
-    made->measured = all.measured;
-    made->context = all.context;
-    made->apart = all.apart;
+    made->runner = *runner;
     made->use_float32 = all.use_float32;
     made->last_loop = -1;
     made->later = later;
@@ -187,11 +186,18 @@ static enum mmul_status create(const struct mmul_script_request *request, struct
     return status;
 }
 
-enum mmul_status mmul_script_create(const struct mmul_script_request *request,
-                                    struct mmul_script **script, struct mmul_error *err) {
+enum mmul_status mmul_script_read(const struct mmul_script_request *request,
+                                  const struct mmul_script_runner *runner,
+                                  struct mmul_script **script, struct mmul_error *err) {
     struct mmul_script_request all;
     enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_script_request, request, &all, err);
-    return status == MMUL_OK ? create(&all, NULL, script, err) : status;
+    return status == MMUL_OK ? create(&all, runner, NULL, script, err) : status;
+}
+
+enum mmul_status mmul_script_create(const struct mmul_script_request *request,
+                                    struct mmul_script **script, struct mmul_error *err) {
+    const struct mmul_script_runner none = {NULL};
+    return mmul_script_read(request, &none, script, err);
 }
 
 void mmul_script_destroy(struct mmul_script *script) {
@@ -529,8 +535,11 @@ bool mmul_script_has_open_line(const struct mmul_script *script) {
     return script->is_line_open;
 }
 
-bool mmul_script_is_due(const struct mmul_script *script) {
-    return script->next_view != NULL && script->next_view->awaited == NULL;
+bool mmul_script_is_due(struct mmul_script *script) {
+    struct mmul_script_view **next = &script->next_view;
+    while (*next != NULL && (*next)->awaited == NULL && (*next)->kind != MMUL_VIEW_LINE)
+        *next = (*next)->next;
+    return *next != NULL && (*next)->awaited == NULL;
 }
 
 static void print_view(const struct mmul_script_view *view, const struct mmul_program_plan *plan,
@@ -546,22 +555,22 @@ static void print_view(const struct mmul_script_view *view, const struct mmul_pr
 static void report_numbers(const struct mmul_script *script, const struct mmul_script_view *view) {
     for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
         if (part->kind == MMUL_PART_NUMBER)
-            script->measured(script->run_context, part->text, part->number);
+            mmul_context_tell_number(script->runner.context, part->text, part->number);
 }
 
 void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
                        FILE *stream, FILE *metrics) {
     for (; mmul_script_is_due(script); script->next_view = script->next_view->next) {
         const struct mmul_script_view *view = script->next_view;
-        if (view->kind == MMUL_VIEW_LINE && stream != NULL) {
+        if (stream != NULL) {
             print_view(view, plan, stream);
             script->is_line_open = strchr(view->end, '\n') == NULL;
         }
-        if (view->kind == MMUL_VIEW_LINE && stream == NULL)
+        if (stream == NULL)
             mmul_script_collect(script, view, plan);
-        if (view->kind == MMUL_VIEW_LINE && metrics != NULL)
+        if (metrics != NULL)
             mmul_script_measure(script, view, metrics);
-        if (view->kind == MMUL_VIEW_LINE && script->measured != NULL)
+        if (script->runner.context != NULL)
             report_numbers(script, view);
     }
 }

@@ -2,7 +2,8 @@
 //
 // The state of one script: its text, the current program, the files it reads and writes, and the
 // output for the user. Shared by the files of this folder; callers outside see only the opaque type
-// of the public header. script.c creates and prints a script, jobs.c runs it job by job.
+// of the public header. script.c creates and prints a script, jobs.c splits it into jobs, and
+// script_run.c runs them on all ranks.
 #pragma once
 
 #include "tensor/foreseen.h"
@@ -136,6 +137,18 @@ struct mmul_script_note {
     struct mmul_script_note *next;
 };
 
+// Runs the programs of a text while it is read (script_run.c). All zeros if the text is only read.
+struct mmul_script_runner {
+    struct mmul_context *context; // borrowed
+    void *run_context;            // first argument of the callbacks
+    // Plans and runs mmul_script_program on all ranks. Called with each program but the last one.
+    enum mmul_status (*run)(void *run_context, struct mmul_script *script, struct mmul_error *err);
+    // Runs local programs of nodes. nodes not NULL: only queries the nodes' capacity.
+    enum mmul_status (*apart)(void *run_context, struct mmul_script *script,
+                              const struct mmul_program *const *programs,
+                              struct mmul_apart_node *nodes, struct mmul_error *err);
+};
+
 struct mmul_script {
     struct mmul_source source;
     char *text;                   // owned
@@ -148,13 +161,7 @@ struct mmul_script {
     struct mmul_script_view *views, *last_view;
     struct mmul_script_view *next_view; // first one not printed yet; NULL if all are printed
     const char *shard_folder;           // borrowed; NULL for the default folder
-    enum mmul_status (*run)(void *run_context, struct mmul_script *script, struct mmul_error *err);
-    void *run_context;
-    void (*measured)(void *run_context, const char *name, double value);
-    struct mmul_context *context; // borrowed from the request
-    enum mmul_status (*apart)(void *run_context, struct mmul_script *script,
-                              const struct mmul_program *const *programs,
-                              struct mmul_apart_node *nodes, struct mmul_error *err);
+    struct mmul_script_runner runner;
     // Local training (apart), all in the arena: the participating nodes, their shares of the
     // compute power, and the windows each has seen. NULL before the first call.
     struct mmul_apart_node *nodes;
@@ -195,6 +202,25 @@ struct mmul_script {
 };
 
 // -------------------------------------------------------------------------------------- script.c
+
+// Reads a text as mmul_script_create does, and runs all its programs but the last one.
+enum mmul_status mmul_script_read(const struct mmul_script_request *request,
+                                  const struct mmul_script_runner *runner,
+                                  struct mmul_script **script, struct mmul_error *err);
+
+// Called before mmul_program_run, which takes the ownership of the outputs.
+void mmul_script_hand_over(struct mmul_script *script);
+
+// For the program's `arrived`: a value is in root's memory.
+void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output);
+
+// Skips the entries of the output queue that print nothing, up to the first that has not arrived.
+// Returns true if a line can be printed.
+bool mmul_script_is_due(struct mmul_script *script);
+
+// For the program's `accept`. Fails with MMUL_ERR_WRONG if values asserted to be close are not, or
+// if a gradient is not finite. `script` is a struct mmul_script.
+enum mmul_status mmul_script_accept(void *script, struct mmul_error *err);
 
 enum { MMUL_PART_NUMBER_BYTES = 4096 };
 

@@ -106,7 +106,7 @@ static enum mmul_status evaluate_turn(struct mmul_evaluator *e, const struct mmu
 static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_node *node,
                                  const int64_t bounds[3]) {
     struct mmul_carried carried = {NULL};
-    if (e->script->run == NULL)
+    if (e->script->runner.run == NULL)
         return mmul_evaluator_fail(e, node, "a loop is carried out by `mpimatmul run`");
     const int64_t turn = e->turn; // iteration of the enclosing loop
     bool breaks = false;

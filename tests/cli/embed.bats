@@ -68,6 +68,37 @@ print("H: rows 0 to 150 stay here; Y begins with %g and ends with %g" % (y[0, 0]
     done
 }
 
+@test "a program runs a text with a loop, and its callback can end it" {
+    need_numpy
+    compile text
+    local text='a = tril(ones((5, 5)))
+x = a
+for i in loop(9):
+    x = x @ a
+    if sum(x) > 500:
+        break
+    print(sum(x))
+save("x.npy", x)'
+    local printed=$'0 of 9: 35\n1 of 9: 70\n2 of 9: 126\n3 of 9: 210\n4 of 9: 330\n5 of 9: 495\n'
+    cd "$BATS_TEST_TMPDIR" || return 1
+    for ranks in 1 2; do
+        rm -f x.npy
+        run mpirun -q -n "$ranks" "$BATS_FILE_TMPDIR/text" "$text" 9
+        [ "$status" -eq 0 ]
+        [ "$output" = "${printed}14 programs before the last one" ]
+        "$PYTHON" -c '
+import numpy as np
+assert (np.load("x.npy") == np.linalg.matrix_power(np.tril(np.ones((5, 5))), 8)).all()'
+    done
+    run mpirun -q -n 2 "$BATS_FILE_TMPDIR/text" "$text" 1
+    [ "$status" -eq 65 ]
+    [ "$(grep -c '^65 turn 1: iteration 1 is too late$' <<< "$output")" -eq 2 ]
+    run mpirun -q -n 2 "$BATS_FILE_TMPDIR/text" "${text/500/a}" 9
+    [ "$status" -eq 65 ]
+    [ "$(grep -c '^65 text:5:8: a condition is a number here, not a matrix$' <<< "$output")" -eq 2 ]
+    [ "$(wc -l < "$REPO/tests/embed/text.c")" -le 60 ]
+}
+
 @test "another language may pass a struct of options without the later fields" {
     need_numpy
     need_plain "python is not linked against the sanitizer"
