@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Two products in one job, from and to root's memory. The intermediate value of Y = relu(X W) W
-// stays on the ranks.
+// Two products of one job, Y = relu(X W) W. The value between them stays on the ranks.
 #include <mpimatmul.h>
 
 enum { M = 300, N = 60 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The library in another program: texts of programs p0.py, p1.py, ... of the current folder, one after the other in one
-// process per rank. Prints a line for each that fails, and at the end what the library still holds. The lines that a
-// text prints go to p0.py.txt, p1.py.txt, ...
+// The library in another program: runs the texts p0.py, p1.py, ... of the current folder in one
+// process per rank. Prints a line for each failure, and at the end the bytes that the library still
+// holds. Lines printed by a text go to p0.py.txt, p1.py.txt, ...
 //
-//     programs COUNT DEVICE     runs them
-//     programs -COUNT           reads m0.py, m1.py, ... which may be wrong in any way, and runs nothing
+//     programs COUNT DEVICE     runs the texts
+//     programs -COUNT           reads m0.py, m1.py, ..., which may be malformed, and runs nothing
 #include <mpimatmul.h>
 #include <stdlib.h>
 #include <string.h>
