@@ -151,7 +151,7 @@ SHARED  := $(BUILD)/lib/libmpimatmul.so.$(VERSION)
 LINKS   := $(BUILD)/lib/$(SONAME) $(BUILD)/lib/libmpimatmul.so
 
 # A command is a row with a name, and has a manual page of its own. Other pages are texts beside what they describe.
-COMMANDS := $(sort $(shell sed -n 's/^    \.name = "\(.*\)",$$/\1/p' src/cli/cmd_*.c src/cli/operations.c))
+COMMANDS := $(sort $(shell sed -n 's/^    \.name = "\(.*\)",$$/\1/p' src/cli/cmd_*.c src/cli/one_line_commands.c))
 MAN      := $(patsubst %,$(BUILD)/man/%.1,mpimatmul $(COMMANDS:%=mpimatmul-%))
 TEXTS    := $(wildcard src/*/*mpimatmul*.[357].md)
 PAGES    := $(patsubst %.md,$(BUILD)/man/%,$(notdir $(TEXTS)))

@@ -76,10 +76,10 @@ MMUL_API enum mmul_status mmul_context_agree(struct mmul_context *context, struc
 // Publish a value for `mpimatmul top` and other readers of mmul_jobs_find, beside what runs publish
 // by themselves: the current turn of the outermost loop of a text (NULL: none), and a printed
 // number. Local; no effect on ranks other than root.
-MMUL_API void mmul_context_tell_turn(struct mmul_context *context,
-                                     const struct mmul_script_turn *turn);
-MMUL_API void mmul_context_tell_number(struct mmul_context *context, const char *name,
-                                       double value);
+MMUL_API void mmul_context_publish_turn(struct mmul_context *context,
+                                        const struct mmul_script_turn *turn);
+MMUL_API void mmul_context_publish_number(struct mmul_context *context, const char *name,
+                                          double value);
 
 // Collective. Copies root's `bytes` bytes at `data` to `data` on all ranks: for sizes and other
 // data that an application has read on root alone. Fails with MMUL_ERR_SYSTEM.
@@ -310,37 +310,38 @@ struct mmul_script_state {
     bool is_last;                        // the current program is the last one of the text
 };
 
-// Callbacks of mmul_script_run, on the calling thread, on root unless noted. NULL: none. A failure of
-// a callback ends the run on all ranks.
+// Callbacks of mmul_script_run, on the calling thread, on root unless noted. NULL: none. A failure
+// of a callback ends the run on all ranks.
 struct mmul_script_callbacks {
     size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
     void *context;       // first argument of each callback
-    // Called before each program is planned, or where mmul_script_is_over before its lines are printed.
-    // mmul_script_turn tells the iteration of the loop.
+    // Called before each program is planned, or where mmul_script_is_over before its lines are
+    // printed. mmul_script_turn tells the iteration of the loop.
     enum mmul_status (*before)(void *context, const struct mmul_script_state *state,
                                struct mmul_error *err);
     // Called on all ranks once the last program is planned (or over), before it runs. It may call
     // collective functions and then returns the same status on all ranks.
     enum mmul_status (*planned)(void *context, const struct mmul_script_state *state,
                                 struct mmul_error *err);
-    // Called when lines of the text can be printed (mmul_script_print). NULL: mmul_script_json has them.
+    // Called when lines of the text can be printed (mmul_script_print). NULL: mmul_script_json has
+    // them.
     void (*lines)(void *context, const struct mmul_script_state *state);
     // Called after each program has run, while its values are there.
     enum mmul_status (*after)(void *context, const struct mmul_script_state *state,
                               struct mmul_error *err);
 };
 
-// Collective. Reads a text on root and runs it on all ranks. A text with loops, conditions or apart(...)
-// is several programs, one after the other: values that later ones need stay on the ranks. With
-// request->only_checked the text is read and planned, and nothing runs.
-// request: root's, not looked at elsewhere; what it points to lives as long as the state. options: the
-// same on all ranks, NULL for all defaults; accept and arrived are not used, and progress reports only
-// programs outside of loops. callbacks: NULL for none.
-// state: owned by the caller, who releases it with mmul_script_state_fini before the context; it holds
-// the last program, after a failure too.
+// Collective. Reads a text on root and runs it on all ranks. A text with loops, conditions or
+// apart(...) is several programs, one after the other: values that later ones need stay on the
+// ranks. With request->only_checked the text is read and planned, and nothing runs.
+// request: root's, not looked at elsewhere; what it points to lives as long as the state. options:
+// the same on all ranks, NULL for all defaults; accept and arrived are not used, and progress
+// reports only programs outside of loops. callbacks: NULL for none.
+// state: owned by the caller, who releases it with mmul_script_state_fini before the context; it
+// holds the last program, after a failure too.
 // err: MMUL_OK, or a failure of this rank, which ends the call on all ranks (as mmul_agree).
-// Fails as mmul_script_create, mmul_program_plan_create and mmul_program_run; files saved before a loop
-// iteration failed stay.
+// Fails as mmul_script_create, mmul_program_plan_create and mmul_program_run; files saved before a
+// loop iteration failed stay.
 MMUL_API enum mmul_status mmul_script_run(struct mmul_context *context,
                                           const struct mmul_script_request *request,
                                           const struct mmul_program_options *options,

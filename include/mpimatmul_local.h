@@ -474,7 +474,7 @@ MMUL_API enum mmul_abandoned mmul_outputs_abandon(void);
 // mmul_outputs_abandon and then does the previous action: the default, or a handler that a driver's
 // library has installed. An ignored signal stays ignored. A child of the process inherits the
 // handler, but does not remove the files.
-MMUL_API void mmul_outputs_abandon_at(int number);
+MMUL_API void mmul_outputs_abandon_on_signal(int number);
 
 // Makes every later commit of an output of the process fail (MMUL_ERR_STOPPED), also of outputs
 // that are created later, and every later store of a report. Async-signal-safe.
@@ -662,7 +662,7 @@ struct mmul_device_info {
     // For a CPU, else "": the set of kernels in force in its library ("SkylakeX"), the environment
     // variables that choose it ("OPENBLAS_CORETYPE=Haswell"; "": none), and the vectors of the
     // processor that these kernels do not use ("AVX-512"; "": none).
-    char kernels[32], kernels_setting[96], kernels_lack[16];
+    char kernels[32], kernels_setting[96], kernels_unused_vectors[16];
 };
 
 // Checks that the process's address space is large enough for the library and for the threads that
@@ -1259,7 +1259,7 @@ MMUL_API enum mmul_status mmul_program_place(struct mmul_program *program, int x
 // on its ranks: by priority those of an operand with an explicit request, of the largest operand,
 // of the newest one. A gradient is computed on the ranks of the operation that it belongs to.
 // Pipeline stages are thus values on different ranks.
-struct mmul_placement_wish {
+struct mmul_placement_request {
     enum mmul_placement_kind kind;
     const int *ranks; // rank_count of them, borrowed; NULL: the ranks of its operand
     int rank_count;
@@ -1273,10 +1273,9 @@ struct mmul_placement_wish {
 
 // Adds x with a placement request. Fails with MMUL_ERR_USAGE (as mmul_program_place; no ranks, or
 // above 1023), MMUL_ERR_SYSTEM (memory). Ranks that the job does not have are an error at planning.
-MMUL_API enum mmul_status mmul_program_place_as(struct mmul_program *program, int x,
-                                                const struct mmul_placement_wish *wish,
-                                                const char *name, int *value,
-                                                struct mmul_error *err);
+MMUL_API enum mmul_status mmul_program_place_as(
+    struct mmul_program *program, int x, const struct mmul_placement_request *requested_placement,
+    const char *name, int *value, struct mmul_error *err);
 
 // Placement requests by the names of values, from a YAML file of one mapping. An entry is one of
 //     NAME: rows                                            (cols, replicate, grid)
@@ -1299,7 +1298,7 @@ MMUL_API void mmul_placements_destroy(struct mmul_placements *placements);
 
 // Returns false if no entry matches the name, or the entry requests no placement.
 MMUL_API bool mmul_placements_find(struct mmul_placements *placements, const char *name,
-                                   struct mmul_placement_wish *wish);
+                                   struct mmul_placement_request *requested_placement);
 
 // Returns an unsupported setting of the file for a notice, index 0, 1, ...; NULL: no more.
 // Borrowed.

@@ -21,7 +21,7 @@
 // squares share their array of parts: if either is wanted, both have parts, and the unwanted ones
 // are 0.
 // Tunables: -D PAIRS, 0 or 1. SIDE is 64, a group size that every GPU supports.
-// Must equal: mmul_project_plainly (device/project.c).
+// Must equal: mmul_matrix_sums_compute (device/matrix_sums.c).
 
 #pragma OPENCL FP_CONTRACT OFF
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Plans a program on described machines: A and B are made in place as grids, and C = A B stays in
-// place. Prints the plan, and as JSON its parts beside the formulas of plan/simulate/grid.h. Links the
-// internals of the library and runs nothing.
+// place. Prints the plan, and as JSON its parts beside the formulas of plan/simulate/grid.h. Links
+// the internals of the library and runs nothing.
 //   grid_plan CLUSTER.json
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static enum mmul_status make_program(const struct mmul_problem *problem,
         int made;
         status = mmul_program_append(*program, &make, i == 0 ? "A" : "B", &made, err);
         const struct mmul_operation place = {
-            .kind = MMUL_PLACE, .operands = {made}, .wish = MMUL_PLACE_GRID};
+            .kind = MMUL_PLACE, .operands = {made}, .requested_placement = MMUL_PLACE_GRID};
         if (status == MMUL_OK)
             status = mmul_program_append(*program, &place, i == 0 ? "A" : "B", &placed[i], err);
     }

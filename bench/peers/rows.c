@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 
 #include "device/map.h"
-#include "exec/setup/pipeline.h"
+#include "exec/threads/compute_thread.h"
 #include "model/dtype.h"
 #include "peer.h"
 
@@ -74,14 +74,14 @@ static void copy_part(void *context, int part) {
     const struct bench *b = context;
     const int64_t count = b->rows * b->cols;
     const int64_t begin = count * part / b->threads, end = count * (part + 1) / b->threads;
-    memcpy(mmul_dtype_ahead(b->dtype, b->matrices[3], begin),
-           mmul_dtype_ahead(b->dtype, b->matrices[0], begin),
+    memcpy(mmul_dtype_advance(b->dtype, b->matrices[3], begin),
+           mmul_dtype_advance(b->dtype, b->matrices[0], begin),
            (size_t)(end - begin) * mmul_dtype_bytes(b->dtype));
 }
 
 static double copy_once(struct bench *b) {
     const double begin = peer_now();
-    mmul_pipeline_share(b->threads, copy_part, b);
+    mmul_helper_threads_run(b->threads, copy_part, b);
     return peer_now() - begin;
 }
 
@@ -104,7 +104,7 @@ static struct mmul_map map_of(const struct bench *b, const struct subject *s,
                            .rows = b->rows,
                            .cols = b->cols,
                            .operand_count = s->operands,
-                           .parallel = {b->threads, mmul_pipeline_share}};
+                           .parallel = {b->threads, mmul_helper_threads_run}};
     const struct mmul_operation_row *row = mmul_operation_find(s->operation, &map.kind);
     *with = (struct mmul_parameters){.axis = -1, .count = 8, .epsilon = 1e-5, .base = 10000};
     const double each = (double)mmul_dtype_bytes(b->dtype);
@@ -197,7 +197,7 @@ static void attend(int argc, char **argv) {
                            .matrices = heads,
                            .result_step = count,
                            .operand_count = 3,
-                           .parallel = {threads, mmul_pipeline_share}};
+                           .parallel = {threads, mmul_helper_threads_run}};
     end_if(mmul_device_open("cpu", &device, &err), &err);
     mmul_device_set_threads(device, threads);
     for (int i = 0; i < 4; i++) {

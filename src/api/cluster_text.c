@@ -60,12 +60,12 @@ void mmul_cluster_print_kernels(const struct mmul_cluster *cluster, bool all, FI
     char text[192], next[192];
     for (int first = 0, last; first < cluster->size; first = last + 1) {
         const struct mmul_device_info *d = &cluster->ranks[first].device;
-        mmul_kernels_name(d, text);
+        mmul_kernels_format(d, text);
         for (last = first; last + 1 < cluster->size; last++)
-            if (strcmp(mmul_kernels_name(&cluster->ranks[last + 1].device, next), text) != 0)
+            if (strcmp(mmul_kernels_format(&cluster->ranks[last + 1].device, next), text) != 0)
                 break;
         if (d->kernels[0] == '\0' ||
-            (!all && d->kernels_setting[0] == '\0' && d->kernels_lack[0] == '\0'))
+            (!all && d->kernels_setting[0] == '\0' && d->kernels_unused_vectors[0] == '\0'))
             continue;
         struct mmul_text line = {0};
         if (last == first)
@@ -161,20 +161,22 @@ void mmul_cluster_print(const struct mmul_cluster *cluster, bool verbose, FILE *
 static json_t *device_json(const struct mmul_device_info *d) {
     return json_pack(
         "{s:o, s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:I, s:I, s:b, s:o, s:o, s:o}", "id",
-        mmul_json_text(d->id), "type", type_name(d->type), "name", mmul_json_text(d->name),
-        "vendor", mmul_json_text(d->vendor), "platform", mmul_json_text(d->platform), "driver",
-        mmul_json_text(d->driver), "pci", d->pci, "compute_units", d->compute_units, "memory_bytes",
-        (json_int_t)d->memory_bytes, "max_allocation_bytes", (json_int_t)d->max_allocation_bytes,
-        "usable", d->usable, "kernels", mmul_json_text(d->kernels), "kernels_setting",
-        mmul_json_text(d->kernels_setting), "kernels_lack", mmul_json_text(d->kernels_lack));
+        mmul_json_from_text(d->id), "type", type_name(d->type), "name",
+        mmul_json_from_text(d->name), "vendor", mmul_json_from_text(d->vendor), "platform",
+        mmul_json_from_text(d->platform), "driver", mmul_json_from_text(d->driver), "pci", d->pci,
+        "compute_units", d->compute_units, "memory_bytes", (json_int_t)d->memory_bytes,
+        "max_allocation_bytes", (json_int_t)d->max_allocation_bytes, "usable", d->usable, "kernels",
+        mmul_json_from_text(d->kernels), "kernels_setting", mmul_json_from_text(d->kernels_setting),
+        "kernels_lack", mmul_json_from_text(d->kernels_unused_vectors));
 }
 
 static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     const struct mmul_rank_info *r = &cluster->ranks[rank];
     return json_pack("{s:i, s:s, s:i, s:s, s:i, s:b, s:o, s:o, s:o}", "rank", rank, "host", r->host,
                      "slot", r->node_rank, "cores", r->cores, "threads", r->threads,
-                     "bound_by_user", r->bound_by_user, "device", mmul_json_text(r->device_name),
-                     "description", device_json(&r->device), "note", mmul_json_text(r->note));
+                     "bound_by_user", r->bound_by_user, "device",
+                     mmul_json_from_text(r->device_name), "description", device_json(&r->device),
+                     "note", mmul_json_from_text(r->note));
 }
 
 static json_t *node_json(const struct mmul_node_info *n) {
@@ -189,7 +191,8 @@ static json_t *entry_json(const struct mmul_cluster *cluster, const struct mmul_
     json_t *value = device_json(&d->info);
     json_object_set_new(value, "host", json_string(cluster->nodes[d->node].host));
     json_object_set_new(value, "used_by", d->used_by >= 0 ? json_integer(d->used_by) : json_null());
-    json_object_set_new(value, "reason", mmul_json_text(d->used_by >= 0 ? "" : d->info.reason));
+    json_object_set_new(value, "reason",
+                        mmul_json_from_text(d->used_by >= 0 ? "" : d->info.reason));
     return value;
 }
 

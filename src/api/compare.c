@@ -112,8 +112,8 @@ static void add_different(json_t *different, const char *what, struct mmul_text 
                           struct mmul_text *b) {
     if (strcmp(mmul_text_get(a), mmul_text_get(b)) != 0)
         json_array_append_new(different, json_pack("{ss so so}", "what", what, "a",
-                                                   mmul_json_text(mmul_text_get(a)), "b",
-                                                   mmul_json_text(mmul_text_get(b))));
+                                                   mmul_json_from_text(mmul_text_get(a)), "b",
+                                                   mmul_json_from_text(mmul_text_get(b))));
     mmul_text_fini(a);
     mmul_text_fini(b);
 }
@@ -348,8 +348,8 @@ static enum mmul_status compare_files(const char *const paths[2],
                              : compare_runs(files[0].value, files[1].value);
     json_t *found = json_pack("{ss si ss ss so so}", "schema", "mpimatmul-compare",
                               "schema_version", MMUL_COMPARE_VERSION, "version", MMUL_VERSION,
-                              "kind", is_report ? "report" : "run", "a", mmul_json_text(paths[0]),
-                              "b", mmul_json_text(paths[1]));
+                              "kind", is_report ? "report" : "run", "a",
+                              mmul_json_from_text(paths[0]), "b", mmul_json_from_text(paths[1]));
     json_object_update(found, more);
     json_decref(more);
     (*comparison)->found = found;
@@ -439,7 +439,7 @@ static const char *get_text(const json_t *row, const char *key) {
 
 static void print_table(struct mmul_text *text, FILE *stream) {
     putc('\n', stream);
-    mmul_text_print_table_within(mmul_text_get(text), MMUL_TABLE_COLUMNS, stream);
+    mmul_text_print_narrow_table(mmul_text_get(text), MMUL_TABLE_COLUMNS, stream);
     mmul_text_fini(text);
 }
 

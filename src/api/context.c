@@ -2,28 +2,28 @@
 // Contexts: communicators, handshake, discovery. Implements the context half of mpimatmul.h.
 #include "exec/setup/context.h"
 
-#include "api/kept_list.h"
+#include "api/persistent_list.h"
 #include "api/texts.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "comm/handshake.h"
-#include "exec/conduct/farewell.h"
-#include "exec/job/apart.h"
+#include "exec/conduct/lost_ranks.h"
+#include "exec/job/node_programs.h"
 #include "exec/job/plan_cache.h"
 #include "exec/job/rebalance.h"
 #include "exec/memory/held.h"
-#include "exec/memory/kept.h"
-#include "exec/memory/spare.h"
-#include "exec/setup/board.h"
+#include "exec/memory/persistent.h"
+#include "exec/memory/segment_cache.h"
 #include "exec/setup/calibrate.h"
 #include "exec/setup/device_test.h"
 #include "exec/setup/discover.h"
-#include "exec/setup/effort.h"
 #include "exec/setup/node_context.h"
+#include "exec/status/device_usage.h"
+#include "exec/status/job_status.h"
 #include "mpimatmul.h"
 
 enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err) {
-    return mmul_agree_on(comm, err);
+    return mmul_comm_agree_over(comm, err);
 }
 
 static enum mmul_status discover(struct mmul_context *context,
@@ -43,27 +43,27 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
     struct mmul_context *made = NULL;
     struct mmul_error local = {.status = MMUL_OK};
     struct mmul_context_options taken;
-    if (MMUL_OPTIONS_TAKE(mmul_context_options, options, &taken, &local) == MMUL_OK)
+    if (MMUL_OPTIONS_COPY(mmul_context_options, options, &taken, &local) == MMUL_OK)
         MMUL_ALLOCATE(made, 1, "a context", &local);
     if (local.status == MMUL_OK)
-        MMUL_ALLOCATE(made->effort, 1, "a context", &local);
+        MMUL_ALLOCATE(made->device_usage, 1, "a context", &local);
     if (local.status == MMUL_OK) {
         char folder[64];
         mmul_copy_text(taken.shard_folder != NULL ? taken.shard_folder : mmul_shard_folder(folder),
                        &made->shard_folder, &local);
     }
-    enum mmul_status status = mmul_agree_on(comm, &local);
+    enum mmul_status status = mmul_comm_agree_over(comm, &local);
     if (status != MMUL_OK) {
         *err = local;
         if (made != NULL) {
             mmul_free(made->shard_folder);
-            mmul_effort_destroy(made->effort);
+            mmul_device_usage_destroy(made->device_usage);
         }
         mmul_free(made);
         return status;
     }
     options = &taken;
-    made->begun_at = made->posted_at = mmul_clock_now();
+    made->created_at = made->status_written_at = mmul_clock_now();
     made->startup.launch_seconds = options->launch_seconds;
     mmul_stopwatch_enter(&made->watch, &made->startup.discover_seconds);
     status = mmul_comm_create(comm, &made->comm, err);
@@ -76,7 +76,7 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
                                                &made->warning_count, err);
     mmul_stopwatch_enter(&made->watch, &made->startup.files_seconds);
     if (status == MMUL_OK) {
-        mmul_farewell_begin(made);
+        mmul_lost_ranks_begin(made);
         *context = made;
     } else {
         mmul_context_destroy(made);
@@ -89,20 +89,20 @@ static void drop_programs(struct mmul_context *context) {
     mmul_plan_cache_destroy(context);
     mmul_rebalance_destroy(context);
     mmul_held_destroy(context);
-    mmul_spares_drop(context);
+    mmul_segment_cache_clear(context);
 }
 
 void mmul_context_destroy(struct mmul_context *context) {
     if (context == NULL)
         return;
-    mmul_farewell_end(context);
-    mmul_apart_close(context);
+    mmul_lost_ranks_end(context);
+    mmul_node_programs_close(context);
     if (context->node != NULL)
         drop_programs(context->node);
     mmul_node_context_destroy(context->node);
     drop_programs(context);
-    mmul_board_destroy(context);
-    mmul_effort_destroy(context->effort);
+    mmul_job_status_destroy(context);
+    mmul_device_usage_destroy(context->device_usage);
     mmul_device_close(context->device);
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);
@@ -115,12 +115,12 @@ void mmul_context_destroy(struct mmul_context *context) {
     mmul_free(context);
 }
 
-void mmul_context_tell_turn(struct mmul_context *context, const struct mmul_script_turn *turn) {
-    mmul_board_turn(context, turn);
+void mmul_context_publish_turn(struct mmul_context *context, const struct mmul_script_turn *turn) {
+    mmul_job_status_set_iteration(context, turn);
 }
 
-void mmul_context_tell_number(struct mmul_context *context, const char *name, double value) {
-    mmul_board_number(context, name, value);
+void mmul_context_publish_number(struct mmul_context *context, const char *name, double value) {
+    mmul_job_status_add_number(context, name, value);
 }
 
 int mmul_context_rank(const struct mmul_context *context) {
@@ -128,7 +128,7 @@ int mmul_context_rank(const struct mmul_context *context) {
 }
 
 enum mmul_status mmul_context_agree(struct mmul_context *context, struct mmul_error *err) {
-    return mmul_agree_on(context->comm->world, err);
+    return mmul_comm_agree_over(context->comm->world, err);
 }
 
 enum mmul_status mmul_context_broadcast(struct mmul_context *context, void *data, int64_t bytes,
@@ -207,17 +207,17 @@ const char *mmul_context_speed_unused(const struct mmul_context *context, int ra
 enum mmul_status mmul_keep_part(struct mmul_context *context, const char *name,
                                 const struct mmul_local_part *part, struct mmul_error *err) {
     struct mmul_local_part mine;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_local_part, part, &mine, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_local_part, part, &mine, err);
     status = mmul_comm_agree(context->comm, status, err);
-    return status == MMUL_OK ? mmul_kept_make(context, name, &mine, err) : status;
+    return status == MMUL_OK ? mmul_persistent_make_set(context, name, &mine, err) : status;
 }
 
 enum mmul_status mmul_context_list_kept(struct mmul_context *context, const char *const *names,
                                         int count, bool json, char **text, struct mmul_error *err) {
-    return mmul_kept_list(context, names, count, json, text, err);
+    return mmul_persistent_list(context, names, count, json, text, err);
 }
 
 enum mmul_status mmul_context_remove_kept(struct mmul_context *context, const char *const *names,
                                           int count, struct mmul_error *err) {
-    return mmul_kept_remove(context, names, count, err);
+    return mmul_persistent_remove(context, names, count, err);
 }

@@ -55,7 +55,7 @@ static void print_without_double(const struct mmul_cluster *cluster,
 static void print_kernels(const struct mmul_cluster *cluster, const struct mmul_device_test *t,
                           FILE *stream) {
     char text[320], fix[160];
-    if (!mmul_kernels_are_doubtful(&t->kernels))
+    if (!mmul_kernels_need_measurement(&t->kernels))
         return;
     mmul_kernels_describe(&t->kernels, text);
     const char *colon = strstr(text, ": "); // keeps to 120 columns
@@ -63,8 +63,8 @@ static void print_kernels(const struct mmul_cluster *cluster, const struct mmul_
     fprintf(stream, "rank %d on %s: %.*s\n", t->rank, host_of(cluster, t), first, text);
     if (colon != NULL)
         fprintf(stream, "  %s\n", colon + 2);
-    if (mmul_kernels_lose(&t->kernels))
-        fprintf(stream, "  fix: %s\n", mmul_kernels_mend(&t->kernels, fix));
+    if (mmul_kernels_are_slower(&t->kernels))
+        fprintf(stream, "  fix: %s\n", mmul_kernels_fix_command(&t->kernels, fix));
 }
 
 void mmul_device_tests_print(const struct mmul_cluster *cluster,
@@ -105,21 +105,22 @@ static json_t *kernels_json(const struct mmul_kernel_comparison *c) {
     if (c->kernels[0] == '\0')
         return json_null();
     return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:b}", "kernels",
-                     mmul_json_text(c->kernels), "setting", mmul_json_text(c->setting), "vectors",
-                     c->vectors, "cpu_vectors", c->cpu_vectors, "flops_per_second",
-                     mmul_rate_json(c->flops), "other", mmul_json_text(c->other), "other_setting",
-                     mmul_json_text(c->other_setting), "other_flops_per_second",
-                     mmul_rate_json(c->other_flops), "loses", mmul_kernels_lose(c));
+                     mmul_json_from_text(c->kernels), "setting", mmul_json_from_text(c->setting),
+                     "vectors", c->vectors, "cpu_vectors", c->cpu_vectors, "flops_per_second",
+                     mmul_rate_json(c->flops), "other", mmul_json_from_text(c->other),
+                     "other_setting", mmul_json_from_text(c->other_setting),
+                     "other_flops_per_second", mmul_rate_json(c->other_flops), "loses",
+                     mmul_kernels_are_slower(c));
 }
 
 static json_t *test_json(const struct mmul_cluster *cluster, const struct mmul_device_test *t) {
     return json_pack(
         "{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:b, s:s}",
-        "rank", t->rank, "host", host_of(cluster, t), "device", mmul_json_text(t->device), "name",
-        mmul_json_text(t->info.name), "vendor", mmul_json_text(t->info.vendor), "platform",
-        mmul_json_text(t->info.platform), "driver", mmul_json_text(t->info.driver), "kernels",
-        kernels_json(&t->kernels), "pci", t->info.pci, "passed", t->passed, "failure",
-        mmul_json_text(t->failure), "float64",
+        "rank", t->rank, "host", host_of(cluster, t), "device", mmul_json_from_text(t->device),
+        "name", mmul_json_from_text(t->info.name), "vendor", mmul_json_from_text(t->info.vendor),
+        "platform", mmul_json_from_text(t->info.platform), "driver",
+        mmul_json_from_text(t->info.driver), "kernels", kernels_json(&t->kernels), "pci",
+        t->info.pci, "passed", t->passed, "failure", mmul_json_from_text(t->failure), "float64",
         t->passed ? json_boolean(t->has_double) : json_null(), "gemm",
         mmul_rates_json(t->flops, MMUL_TESTED_SIZES, MMUL_TESTED_SMALLEST, t->unstable),
         "upload_bytes_per_second", mmul_rate_json(t->upload_bytes_per_second),

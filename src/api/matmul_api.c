@@ -17,7 +17,7 @@ enum mmul_status mmul_matmul_result(const struct mmul_matmul *args, struct mmul_
                                     enum mmul_dtype *dtype, struct mmul_error *err) {
     struct mmul_problem problem;
     struct mmul_matmul taken;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_matmul, args, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_matmul, args, &taken, err);
     if (status == MMUL_OK)
         status = mmul_problem_load(&taken, &problem, err);
     if (status != MMUL_OK)
@@ -31,7 +31,7 @@ enum mmul_status mmul_matmul_result(const struct mmul_matmul *args, struct mmul_
 static enum mmul_status read_options(const struct mmul_context *context,
                                      const struct mmul_matmul *args, struct mmul_matmul *taken,
                                      struct mmul_error *err) {
-    return mmul_comm_agree(context->comm, MMUL_OPTIONS_TAKE(mmul_matmul, args, taken, err), err);
+    return mmul_comm_agree(context->comm, MMUL_OPTIONS_COPY(mmul_matmul, args, taken, err), err);
 }
 
 // -------------------------------------------------------------------------------------------- plan
@@ -41,7 +41,7 @@ static enum mmul_status add_load(struct mmul_program *program, const struct mmul
     const struct mmul_operation load = {.kind = MMUL_LOAD,
                                         .shape = mmul_matrix_info(matrix).shape,
                                         .matrix = matrix,
-                                        .dtype = mmul_matmul_type(args)};
+                                        .dtype = mmul_matmul_compute_type(args)};
     return mmul_program_append(program, &load, mmul_matrix_name(matrix), value, err);
 }
 
@@ -54,7 +54,7 @@ static enum mmul_status expect_output(const struct mmul_matmul *args, struct mmu
         return MMUL_OK;
     enum mmul_status status = mmul_matmul_result(args, &shape, &dtype, err);
     return status == MMUL_OK
-               ? mmul_output_borrow(NULL, shape, mmul_matmul_type(args), expected, err)
+               ? mmul_output_borrow(NULL, shape, mmul_matmul_compute_type(args), expected, err)
                : status;
 }
 
@@ -65,7 +65,7 @@ static enum mmul_status build_program(const struct mmul_matmul *args, struct mmu
     struct mmul_operation product = {
         .kind = MMUL_MATMUL,
         .operand_count = MMUL_FACTORS,
-        .scale = {.is_given = true, .turned = {args->transpose_a, args->transpose_b}}};
+        .scale = {.is_given = true, .transposed_factors = {args->transpose_a, args->transpose_b}}};
     struct mmul_operation save = {.kind = MMUL_SAVE, .operand_count = 1, .output = output};
     enum mmul_status status = mmul_problem_load(args, &problem, err);
     if (status == MMUL_OK)
@@ -93,7 +93,7 @@ static struct mmul_job job_of(const struct mmul_matmul *args) {
     return (struct mmul_job){.weights = args->weights,
                              .options = {.split = args->split,
                                          .split_rule = args->split_rule,
-                                         .is_predicted = args->output == NULL,
+                                         .is_only_predicted = args->output == NULL,
                                          .io = args->io,
                                          .memory_bytes = args->memory_limit_bytes,
                                          .device_memory_bytes = args->device_memory_limit_bytes,
@@ -215,7 +215,7 @@ enum mmul_status mmul_run(struct mmul_context *context, const struct mmul_matmul
         return status;
     }
     set_run_inputs(context, &taken, plan->job);
-    status = mmul_program_carry_out(context, plan->job, &values, err);
+    status = mmul_program_execute(context, plan->job, &values, err);
     if (status != MMUL_OK)
         return status;
     *report = values->report;
@@ -231,6 +231,6 @@ enum mmul_status mmul_baseline_measure(struct mmul_context *context,
                                        int *threads, struct mmul_error *err) {
     struct mmul_baseline taken;
     enum mmul_status status = mmul_comm_agree(
-        context->comm, MMUL_OPTIONS_TAKE(mmul_baseline, baseline, &taken, err), err);
+        context->comm, MMUL_OPTIONS_COPY(mmul_baseline, baseline, &taken, err), err);
     return status == MMUL_OK ? mmul_baseline_run(context, &taken, seconds, threads, err) : status;
 }

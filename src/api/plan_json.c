@@ -8,13 +8,13 @@ static json_t *rank_json(const struct mmul_schedule *schedule, int rank) {
     const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
     return json_pack(
         "{s:i, s:o, s:o, s:I, s:I, s:f, s:I, s:[I,I,I], s:I, s:I, s:f, s:f, s:o}", "rank", rank,
-        "host", mmul_json_text(mmul_schedule_nodes(schedule)[r->node].host), "device",
-        mmul_json_text(r->device), "begin", (json_int_t)r->begin, "end", (json_int_t)r->end,
+        "host", mmul_json_from_text(mmul_schedule_nodes(schedule)[r->node].host), "device",
+        mmul_json_from_text(r->device), "begin", (json_int_t)r->begin, "end", (json_int_t)r->end,
         "weight", r->weight, "panels", (json_int_t)mmul_schedule_passes_of(schedule, rank), "tile",
         (json_int_t)r->tile.m, (json_int_t)r->tile.n, (json_int_t)r->tile.k, "host_bytes",
         (json_int_t)r->host_bytes, "device_bytes", (json_int_t)r->tile.device_bytes,
         "predicted_compute_seconds", r->compute_seconds, "predicted_finish_seconds",
-        r->finish_seconds, "note", mmul_json_text(r->why));
+        r->finish_seconds, "note", mmul_json_from_text(r->why));
 }
 
 static json_t *maps_json(unsigned maps) {
@@ -29,7 +29,7 @@ static json_t *maps_json(unsigned maps) {
 static json_t *node_json(const struct mmul_schedule_node *n) {
     return json_pack(
         "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:I, s:b, s:I, s:i}", "host",
-        mmul_json_text(n->host), "whole_bytes", (json_int_t)n->whole_bytes, "piece_bytes",
+        mmul_json_from_text(n->host), "whole_bytes", (json_int_t)n->whole_bytes, "piece_bytes",
         (json_int_t)n->piece_bytes, "c_in_bytes", (json_int_t)n->c_in_bytes, "result_bytes",
         (json_int_t)n->result_bytes, "segment_bytes", (json_int_t)n->segment_bytes, "private_bytes",
         (json_int_t)n->private_bytes, "network_bytes", (json_int_t)n->network_bytes, "memory_bytes",
@@ -68,7 +68,7 @@ json_t *mmul_schedule_json(const struct mmul_schedule *schedule) {
         "assumed_link_bytes_per_second", schedule->link_bytes_per_second, "predicted_seconds",
         schedule->predicted_seconds, "predicted_compute_seconds", schedule->compute_seconds,
         "predicted_waiting_seconds", schedule->waiting_seconds, "predicted_transfer_seconds",
-        schedule->transfer_seconds, "limit", schedule->limits, "faster", schedule->faster);
+        schedule->transfer_seconds, "limit", schedule->limits, "faster", schedule->speed_hint);
     json_object_update_new(root, cut_json(schedule));
     json_object_set_new(root, "ranks", list_json(schedule, true));
     json_object_set_new(root, "nodes", list_json(schedule, false));

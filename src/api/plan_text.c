@@ -147,8 +147,8 @@ void mmul_plan_print(const struct mmul_plan *plan, FILE *stream) {
     else
         fprintf(stream, "predicted: moving bytes %.3f s; device speeds not measured\n",
                 schedule->transfer_seconds);
-    if (schedule->faster[0] != '\0')
-        fprintf(stream, "%s\n", schedule->faster);
+    if (schedule->speed_hint[0] != '\0')
+        fprintf(stream, "%s\n", schedule->speed_hint);
 }
 
 // Lists every transfer of every node.
@@ -172,7 +172,7 @@ static void add_count(struct mmul_text *table, const struct mmul_count *count, c
                                                      "rounds sent",
                                                      "passes sent",
                                                      "results gathered"};
-    if (count->counter != MMUL_NOTHING)
+    if (count->counter != MMUL_NO_COUNTER)
         mmul_text_add(table, "%s%s %lld", before, names[count->counter], (long long)count->value);
 }
 
@@ -198,9 +198,9 @@ static void add_transfer(struct mmul_text *table, const struct mmul_schedule *sc
     add_node(table, t->to);
     add_count(table, &t->waits[0], "");
     add_count(table, &t->waits[1], ", ");
-    mmul_text_add(table, t->waits[0].counter == MMUL_NOTHING ? "-\t" : "\t");
+    mmul_text_add(table, t->waits[0].counter == MMUL_NO_COUNTER ? "-\t" : "\t");
     add_count(table, &t->brings, "");
-    add_count(table, &t->frees, t->brings.counter == MMUL_NOTHING ? "" : ", ");
+    add_count(table, &t->frees, t->brings.counter == MMUL_NO_COUNTER ? "" : ", ");
     mmul_text_add(table, "\n");
 }
 

@@ -6,7 +6,7 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-enum mmul_dtype mmul_matmul_type(const struct mmul_matmul *args) {
+enum mmul_dtype mmul_matmul_compute_type(const struct mmul_matmul *args) {
     const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
     bool any = false, others = false;
     for (int i = 0; i < 3; i++) {
@@ -22,7 +22,7 @@ enum mmul_dtype mmul_matmul_type(const struct mmul_matmul *args) {
 }
 
 static double choose_factor(const struct mmul_matmul *args, float rounded, double exact) {
-    return exact != 0 && mmul_matmul_type(args) == MMUL_F64 ? exact : (double)rounded;
+    return exact != 0 && mmul_matmul_compute_type(args) == MMUL_F64 ? exact : (double)rounded;
 }
 
 double mmul_matmul_alpha(const struct mmul_matmul *args) {
@@ -33,15 +33,16 @@ double mmul_matmul_beta(const struct mmul_matmul *args) {
     return choose_factor(args, args->beta, args->exact_beta);
 }
 
-enum mmul_dtype mmul_matmul_reads(const struct mmul_matmul *args,
-                                  const struct mmul_matrix *matrix) {
-    return mmul_matmul_type(args) == MMUL_F64 ? MMUL_F64 : mmul_matrix_info(matrix).delivered;
+enum mmul_dtype mmul_matmul_input_type(const struct mmul_matmul *args,
+                                       const struct mmul_matrix *matrix) {
+    return mmul_matmul_compute_type(args) == MMUL_F64 ? MMUL_F64
+                                                      : mmul_matrix_info(matrix).delivered;
 }
 
 static struct mmul_problem_operand describe_operand(const struct mmul_matmul *args,
                                                     const struct mmul_matrix *matrix) {
     return (struct mmul_problem_operand){.shape = mmul_matrix_info(matrix).shape,
-                                         .dtype = mmul_matmul_reads(args, matrix),
+                                         .dtype = mmul_matmul_input_type(args, matrix),
                                          .name = mmul_matrix_name(matrix)};
 }
 
@@ -62,5 +63,5 @@ enum mmul_status mmul_problem_load(const struct mmul_matmul *args, struct mmul_p
         .b_one_dimensional = mmul_matrix_info(args->b).one_dimensional,
         .alpha = mmul_matmul_alpha(args),
         .beta = mmul_matmul_beta(args)};
-    return mmul_problem_make(&request, problem, err);
+    return mmul_problem_init(&request, problem, err);
 }

@@ -8,10 +8,11 @@
 
 // Root: return the type in which C is computed, alpha and beta in it, and the type in which an
 // input is read.
-enum mmul_dtype mmul_matmul_type(const struct mmul_matmul *args);
+enum mmul_dtype mmul_matmul_compute_type(const struct mmul_matmul *args);
 double mmul_matmul_alpha(const struct mmul_matmul *args);
 double mmul_matmul_beta(const struct mmul_matmul *args);
-enum mmul_dtype mmul_matmul_reads(const struct mmul_matmul *args, const struct mmul_matrix *matrix);
+enum mmul_dtype mmul_matmul_input_type(const struct mmul_matmul *args,
+                                       const struct mmul_matrix *matrix);
 
 // Local: makes the problem of the operands in args. Needs a and b.
 enum mmul_status mmul_problem_load(const struct mmul_matmul *args, struct mmul_problem *problem,

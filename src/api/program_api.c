@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "exec/job/apart.h"
+#include "exec/job/node_programs.h"
 #include "exec/job/program.h"
 #include "exec/memory/held.h"
 #include "io/shard_folder.h"
@@ -15,8 +15,8 @@
 #include "model/dtype.h"
 #include "model/gradient.h"
 #include "model/matrix.h"
+#include "model/rank_groups.h"
 #include "model/report.h"
-#include "model/teams.h"
 #include "mpimatmul.h"
 
 enum mmul_status mmul_program_load(struct mmul_program *program, struct mmul_matrix *matrix,
@@ -75,7 +75,7 @@ enum mmul_status mmul_program_apply(struct mmul_program *program, const struct m
                                     const char *name, int *value, struct mmul_error *err) {
     struct mmul_call all;
     struct mmul_operation request = {0};
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_call, call, &all, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_call, call, &all, err);
     if (status != MMUL_OK)
         return status;
     struct mmul_composite_call composite = {.name = all.operation,
@@ -100,48 +100,53 @@ enum mmul_status mmul_program_gradients(struct mmul_program *program,
                                         const struct mmul_gradient_request *request, int *gradients,
                                         struct mmul_error *err) {
     struct mmul_gradient_request all;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_gradient_request, request, &all, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_gradient_request, request, &all, err);
     return status == MMUL_OK ? mmul_program_add_gradients(program, &all, gradients, err) : status;
 }
 
 enum mmul_status mmul_program_place(struct mmul_program *program, int x,
                                     enum mmul_placement_kind kind, const char *name, int *value,
                                     struct mmul_error *err) {
-    const struct mmul_placement_wish wish = {.kind = kind};
-    return mmul_program_place_as(program, x, &wish, name, value, err);
+    const struct mmul_placement_request requested_placement = {.kind = kind};
+    return mmul_program_place_as(program, x, &requested_placement, name, value, err);
 }
 
 // Finds the teams named by a placement request; 0: none.
 static enum mmul_status find_teams(struct mmul_program *program,
-                                   const struct mmul_placement_wish *wish, int *team,
-                                   int *backward_team, struct mmul_error *err) {
-    *team = wish->on_all ? MMUL_TEAM_ALL : 0;
-    *backward_team = 0;
+                                   const struct mmul_placement_request *requested_placement,
+                                   int *rank_group, int *backward_group, struct mmul_error *err) {
+    *rank_group = requested_placement->on_all ? MMUL_GROUP_ALL : 0;
+    *backward_group = 0;
     enum mmul_status status = MMUL_OK;
-    if (wish->ranks != NULL)
-        status = mmul_program_add_team(program, wish->ranks, wish->rank_count, team, err);
-    if (status == MMUL_OK && wish->backward_ranks != NULL)
-        status = mmul_program_add_team(program, wish->backward_ranks, wish->backward_count,
-                                       backward_team, err);
+    if (requested_placement->ranks != NULL)
+        status = mmul_program_add_group(program, requested_placement->ranks,
+                                        requested_placement->rank_count, rank_group, err);
+    if (status == MMUL_OK && requested_placement->backward_ranks != NULL)
+        status = mmul_program_add_group(program, requested_placement->backward_ranks,
+                                        requested_placement->backward_count, backward_group, err);
     return status;
 }
 
 enum mmul_status mmul_program_place_as(struct mmul_program *program, int x,
-                                       const struct mmul_placement_wish *wish, const char *name,
-                                       int *value, struct mmul_error *err) {
-    struct mmul_operation request = {
-        .kind = MMUL_PLACE, .operands = {x}, .operand_count = 1, .wish = wish->kind};
-    int backward_team;
-    if (wish->kind <= MMUL_PLACE_FILE || (int)wish->kind >= MMUL_PLACEMENTS)
+                                       const struct mmul_placement_request *requested_placement,
+                                       const char *name, int *value, struct mmul_error *err) {
+    struct mmul_operation request = {.kind = MMUL_PLACE,
+                                     .operands = {x},
+                                     .operand_count = 1,
+                                     .requested_placement = requested_placement->kind};
+    int backward_group;
+    if (requested_placement->kind <= MMUL_PLACE_FILE ||
+        (int)requested_placement->kind >= MMUL_PLACEMENTS)
         return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: save it");
-    if (wish->ranks != NULL && mmul_placement_is_mesh(wish->kind))
+    if (requested_placement->ranks != NULL && mmul_placement_is_mesh(requested_placement->kind))
         return mmul_fail(err, MMUL_ERR_USAGE, "a grid is on all ranks, not on some");
-    enum mmul_status status = find_teams(program, wish, &request.team, &backward_team, err);
-    request.is_placed = request.team != 0;
+    enum mmul_status status =
+        find_teams(program, requested_placement, &request.rank_group, &backward_group, err);
+    request.group_is_requested = request.rank_group != 0;
     if (status == MMUL_OK)
         status = mmul_program_append(program, &request, name, value, err);
-    if (status == MMUL_OK && backward_team != 0)
-        program->values[x].backward_team = backward_team;
+    if (status == MMUL_OK && backward_group != 0)
+        program->values[x].backward_group = backward_group;
     return status;
 }
 
@@ -165,52 +170,56 @@ enum mmul_status mmul_program_save(struct mmul_program *program, int x, struct m
 enum mmul_status mmul_program_load_kept(struct mmul_program *program, const char *folder,
                                         const char *name, int *value, struct mmul_error *err) {
     char standard[64], called[MMUL_VALUE_NAME_BYTES];
-    struct mmul_kept kept = {.is_made = false};
+    struct mmul_persistent_value kept = {.is_made = false};
     struct mmul_shard_set *set = NULL;
-    struct mmul_operation request = {.kind = MMUL_KEPT, .team = MMUL_TEAM_ALL};
+    struct mmul_operation request = {.kind = MMUL_LOAD_PERSISTENT, .rank_group = MMUL_GROUP_ALL};
     if (folder == NULL)
         folder = mmul_shard_folder(standard);
     enum mmul_status status = mmul_shard_set_find(folder, name, &set, &kept.description, err);
     if (status != MMUL_OK)
         return status;
     kept.shape = request.shape = set->shape;
-    request.wish = set->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS;
+    request.requested_placement = set->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS;
     request.dtype = set->dtype;
     request.is_integer = set->kept != NULL && set->kept->has_integers;
     request.is_bool = set->kept != NULL && set->kept->has_bools;
     mmul_shard_set_destroy(set);
     mmul_text_copy(kept.name, sizeof kept.name, name);
     snprintf(called, sizeof called, "kept:%s", name);
-    status = mmul_program_add_kept(program, &kept, &request.kept, err);
+    status = mmul_program_add_persistent(program, &kept, &request.kept, err);
     return status == MMUL_OK ? mmul_program_append(program, &request, called, value, err) : status;
 }
 
 uint64_t mmul_program_kept_version(const struct mmul_program *program, int value) {
     for (int i = 0; i < program->operation_count; i++)
-        if (program->operations[i].kind == MMUL_KEPT && program->operations[i].result == value)
+        if (program->operations[i].kind == MMUL_LOAD_PERSISTENT &&
+            program->operations[i].result == value)
             return program->kept[program->operations[i].kept].description;
     return 0;
 }
 
 enum mmul_status mmul_program_keep(struct mmul_program *program, int x, const char *name,
                                    bool no_sync, struct mmul_error *err) {
-    struct mmul_kept kept = {.is_made = true, .no_sync = no_sync};
-    struct mmul_operation request = {.kind = MMUL_KEEP, .operands = {x}, .operand_count = 1};
+    struct mmul_persistent_value kept = {.is_made = true, .no_sync = no_sync};
+    struct mmul_operation request = {
+        .kind = MMUL_SAVE_PERSISTENT, .operands = {x}, .operand_count = 1};
     enum mmul_status status = mmul_shard_name_check(name, err);
     if (status != MMUL_OK)
         return status;
     mmul_text_copy(kept.name, sizeof kept.name, name);
-    status = mmul_program_add_kept(program, &kept, &request.kept, err);
+    status = mmul_program_add_persistent(program, &kept, &request.kept, err);
     return status == MMUL_OK ? mmul_program_append(program, &request, NULL, NULL, err) : status;
 }
 
 enum mmul_status mmul_program_hold(struct mmul_program *program, int x, int64_t *held,
                                    struct mmul_error *err) {
-    struct mmul_kept kept = {.is_made = true, .held = *held > 0 ? *held : mmul_held_next_number()};
-    struct mmul_operation request = {.kind = MMUL_KEEP, .operands = {x}, .operand_count = 1};
+    struct mmul_persistent_value kept = {.is_made = true,
+                                         .held = *held > 0 ? *held : mmul_held_next_number()};
+    struct mmul_operation request = {
+        .kind = MMUL_SAVE_PERSISTENT, .operands = {x}, .operand_count = 1};
     snprintf(kept.name, sizeof kept.name, "held %lld", (long long)kept.held);
     *held = kept.held;
-    enum mmul_status status = mmul_program_add_kept(program, &kept, &request.kept, err);
+    enum mmul_status status = mmul_program_add_persistent(program, &kept, &request.kept, err);
     return status == MMUL_OK ? mmul_program_append(program, &request, NULL, NULL, err) : status;
 }
 
@@ -218,26 +227,26 @@ enum mmul_status mmul_program_load_held(struct mmul_program *program,
                                         const struct mmul_context *context, int64_t held,
                                         const char *name, int *value, struct mmul_error *err) {
     const struct mmul_held *there = mmul_held_find(context, held);
-    struct mmul_kept kept = {.held = held};
+    struct mmul_persistent_value kept = {.held = held};
     if (there == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "no value is held under %lld", (long long)held);
     const struct mmul_held_info info = mmul_held_info(context, there);
-    struct mmul_operation request = {.kind = MMUL_KEPT,
+    struct mmul_operation request = {.kind = MMUL_LOAD_PERSISTENT,
                                      .shape = info.shape,
-                                     .wish = info.kind,
+                                     .requested_placement = info.kind,
                                      .dtype = info.dtype,
                                      .is_integer = info.is_integer,
-                                     .is_open = info.is_open,
-                                     .is_exact = info.is_exact,
+                                     .has_open_type = info.has_open_type,
+                                     .is_exact_in_both_types = info.is_exact_in_both_types,
                                      .is_bool = info.is_bool};
-    request.team = MMUL_TEAM_ALL;
-    request.is_placed = info.is_placed;
-    if (info.team != NULL &&
-        mmul_program_know_team(program, info.team, &request.team, err) != MMUL_OK)
+    request.rank_group = MMUL_GROUP_ALL;
+    request.group_is_requested = info.group_is_requested;
+    if (info.rank_group != NULL &&
+        mmul_program_intern_group(program, info.rank_group, &request.rank_group, err) != MMUL_OK)
         return err->status;
     kept.shape = info.shape;
     snprintf(kept.name, sizeof kept.name, "held %lld", (long long)held);
-    enum mmul_status status = mmul_program_add_kept(program, &kept, &request.kept, err);
+    enum mmul_status status = mmul_program_add_persistent(program, &kept, &request.kept, err);
     return status == MMUL_OK ? mmul_program_append(program, &request, name, value, err) : status;
 }
 
@@ -252,7 +261,7 @@ static enum mmul_status read_job(const struct mmul_context *context,
     struct mmul_program_options all = {0};
     enum mmul_status status = MMUL_OK;
     if (options != NULL)
-        status = MMUL_OPTIONS_TAKE(mmul_program_options, options, &all, err);
+        status = MMUL_OPTIONS_COPY(mmul_program_options, options, &all, err);
     *job = (struct mmul_job){.weights = all.weights,
                              .options = {.io = all.io,
                                          .memory_bytes = all.memory_limit_bytes,
@@ -291,12 +300,12 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
 
 enum mmul_status mmul_program_run(struct mmul_context *context, struct mmul_program_plan *plan,
                                   struct mmul_values **values, struct mmul_error *err) {
-    return mmul_program_carry_out(context, plan, values, err);
+    return mmul_program_execute(context, plan, values, err);
 }
 
 const char *mmul_program_plan_placement(const struct mmul_program_plan *plan, int value,
                                         enum mmul_placement_kind *kind, char text[static 96]) {
-    const int place = mmul_program_plan_place(plan, value);
+    const int place = mmul_program_first_place(plan, value);
     *kind = MMUL_PLACE_FILE;
     if (place < 0)
         return mmul_placement_name(MMUL_PLACE_FILE);
@@ -356,8 +365,8 @@ static struct mmul_part_range stored_part(const struct mmul_values *values, int 
 }
 
 int64_t mmul_values_part_count(const struct mmul_values *values, int value) {
-    int place = mmul_program_plan_place(values->plan, value);
-    if (place < 0 || !mmul_values_has(values, place))
+    int place = mmul_program_first_place(values->plan, value);
+    if (place < 0 || !mmul_values_has_place(values, place))
         return 0;
     struct mmul_part_range part = stored_part(values, place);
     return part.matrix_end - part.matrix_begin;
@@ -365,7 +374,7 @@ int64_t mmul_values_part_count(const struct mmul_values *values, int value) {
 
 struct mmul_value_part mmul_values_part(const struct mmul_values *values, int value,
                                         int64_t index) {
-    int place = mmul_program_plan_place(values->plan, value);
+    int place = mmul_program_first_place(values->plan, value);
     int64_t matrix = stored_part(values, place).matrix_begin + index;
     struct mmul_view view = mmul_values_view(values, place, values->rank, matrix);
     return (struct mmul_value_part){.region = view.region,
@@ -390,7 +399,7 @@ enum mmul_status mmul_apart_begin(struct mmul_context *context,
                                   struct mmul_apart_node *nodes, struct mmul_error *err) {
     struct mmul_job job;
     enum mmul_status status = read_job(context, options, &job, err);
-    return status == MMUL_OK ? mmul_apart_open(context, &job, nodes, err) : status;
+    return status == MMUL_OK ? mmul_node_programs_open(context, &job, nodes, err) : status;
 }
 
 enum mmul_status mmul_apart_run(struct mmul_context *context,
@@ -399,5 +408,5 @@ enum mmul_status mmul_apart_run(struct mmul_context *context,
                                 struct mmul_error *err) {
     struct mmul_job job;
     enum mmul_status status = read_job(context, options, &job, err);
-    return status == MMUL_OK ? mmul_apart_carry_out(context, programs, &job, err) : status;
+    return status == MMUL_OK ? mmul_node_programs_run(context, programs, &job, err) : status;
 }

@@ -58,7 +58,7 @@ static int64_t max_node_memory(const struct mmul_program_plan *plan, const struc
     for (int rank = 0; rank < c->size; rank++) {
         int64_t *node = &memory->nodes[c->rank_node[rank]];
         *node += memory->bytes[(int64_t)rank * plan->step_count + step];
-        most = mmul_larger(most, *node);
+        most = mmul_max(most, *node);
     }
     return most;
 }
@@ -73,7 +73,7 @@ static void add_operands(const struct mmul_program_plan *plan, const struct mmul
             continue;
         mmul_text_add(text, "%s%s %s%s", any ? ", " : "", mmul_place_value(plan, place)->name,
                       mmul_placement_name(plan->places[place].placement.kind),
-                      i < MMUL_FACTORS && step->turned[i] ? " transposed" : "");
+                      i < MMUL_FACTORS && step->transposed_factors[i] ? " transposed" : "");
         any = true;
     }
 }
@@ -92,7 +92,7 @@ static void print_row(const struct mmul_program_plan *plan, const struct memory 
     for (int i = 0, at = row->first; i < row->times; i++, at += row->length) {
         seconds += plan->steps[at].seconds;
         network_bytes += plan->steps[at].network_bytes;
-        most = mmul_larger(most, max_node_memory(plan, memory, at));
+        most = mmul_max(most, max_node_memory(plan, memory, at));
     }
     mmul_text_add(text, "%d\t%s%s\t", row->first + 1, row->times > 1 ? "  " : "",
                   mmul_program_step_name(plan, step, name));
@@ -126,7 +126,7 @@ static uint64_t hash_step(const void *list, int index) {
         mmul_text_add(&text, "\t%d %s %s %s", i, mmul_shape_format(value->shape, shape),
                       mmul_dtype_name(value->dtype),
                       mmul_placement_format(&p->placement, placement));
-        if (i >= 0 && i < MMUL_FACTORS && step->turned[i])
+        if (i >= 0 && i < MMUL_FACTORS && step->transposed_factors[i])
             mmul_text_add(&text, " transposed");
     }
     const uint64_t mark = mmul_hash(mmul_text_get(&text), text.length);
@@ -137,11 +137,11 @@ static uint64_t hash_step(const void *list, int index) {
 static void print_steps(const struct mmul_program_plan *plan, const struct memory *memory,
                         bool verbose, FILE *stream) {
     struct mmul_text text = {0};
-    struct mmul_repeat *repeats =
-        verbose ? NULL : mmul_repeats_find(plan->step_count, hash_step, plan);
+    struct mmul_repeated_block *repeats =
+        verbose ? NULL : mmul_find_repeated_blocks(plan->step_count, hash_step, plan);
     mmul_text_add(&text, "step\toperation\tvalue\tfrom\tplacement\tnetwork\tseconds\tmemory\n");
     for (int i = 0; i < plan->step_count;) {
-        const struct mmul_repeat block = mmul_repeats_at(repeats, i);
+        const struct mmul_repeated_block block = mmul_repeated_block_at(repeats, i);
         if (block.times > 1)
             mmul_text_add(&text, "%d-%d\tx %d, sums of all:\n", i + 1,
                           i + block.length * block.times, block.times);
@@ -149,7 +149,7 @@ static void print_steps(const struct mmul_program_plan *plan, const struct memor
             print_row(plan, memory, &(struct row){i + j, block.length, block.times}, &text);
         i += block.length * block.times;
     }
-    mmul_text_print_table_within(mmul_text_get(&text), verbose ? INT_MAX : MMUL_TABLE_COLUMNS,
+    mmul_text_print_narrow_table(mmul_text_get(&text), verbose ? INT_MAX : MMUL_TABLE_COLUMNS,
                                  stream);
     mmul_text_fini(&text);
     mmul_free(repeats);
@@ -183,7 +183,7 @@ static void print_peaks(const struct mmul_program_plan *plan, const struct memor
             mmul_text_add(&text, "%s\t%d\n", mmul_bytes_format(device[busiest], tiles),
                           busiest + 1);
     }
-    mmul_text_print_table_within(mmul_text_get(&text), verbose ? INT_MAX : MMUL_TABLE_COLUMNS,
+    mmul_text_print_narrow_table(mmul_text_get(&text), verbose ? INT_MAX : MMUL_TABLE_COLUMNS,
                                  stream);
     mmul_text_fini(&text);
     if (plan->costs.size > RANKS_MOST)
@@ -194,7 +194,7 @@ static void print_peaks(const struct mmul_program_plan *plan, const struct memor
 static int64_t max_run_room(const struct mmul_program_plan *plan) {
     int64_t most = 0;
     for (int node = 0; node < plan->costs.node_count; node++)
-        most = mmul_larger(most, mmul_program_node_footprint(plan, node));
+        most = mmul_max(most, mmul_program_node_footprint(plan, node));
     return most;
 }
 
@@ -227,8 +227,8 @@ void mmul_program_plan_cost(const struct mmul_program_plan *plan, int begin, int
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         const int result = mmul_step_operation(plan, step)->result,
-                  stands_for = result >= 0 ? plan->program->values[result].stands_for : 0,
-                  value = stands_for > 0 ? stands_for - 1 : result;
+                  original_value = result >= 0 ? plan->program->values[result].original_value : 0,
+                  value = original_value > 0 ? original_value - 1 : result;
         if (value < begin || value >= end)
             continue;
         *seconds += step->seconds;
@@ -261,7 +261,7 @@ void mmul_program_plan_mean_cost(const struct mmul_program_plan *plan, int value
 
 static json_t *place_json(const struct mmul_program_plan *plan, int place) {
     char placement[96];
-    return json_pack("{so ss}", "value", mmul_json_text(mmul_place_value(plan, place)->name),
+    return json_pack("{so ss}", "value", mmul_json_from_text(mmul_place_value(plan, place)->name),
                      "placement", mmul_placement_format(&plan->places[place].placement, placement));
 }
 
@@ -286,7 +286,7 @@ static json_t *step_json(const struct mmul_program_plan *plan, const struct memo
     }
     return json_pack("{ss so s[IIII] so so ss sI sf so so}", "operation",
                      mmul_program_step_name(plan, step, name), "value",
-                     mmul_json_text(mmul_place_value(plan, step->result)->name), "shape",
+                     mmul_json_from_text(mmul_place_value(plan, step->result)->name), "shape",
                      (json_int_t)shape.batch, (json_int_t)shape.depth, (json_int_t)shape.rows,
                      (json_int_t)shape.cols, "also", also, "from", from, "placement",
                      mmul_placement_format(&result->placement, placement), "network_bytes",
@@ -302,9 +302,10 @@ enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, ch
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
         json_array_append_new(steps, step_json(plan, &memory, i));
     for (int rank = 0; rank < plan->costs.size; rank++)
-        json_array_append_new(ranks, json_pack("{si so so}", "rank", rank, "host",
-                                               mmul_json_text(plan->ranks[rank].host), "device",
-                                               mmul_json_text(plan->ranks[rank].device)));
+        json_array_append_new(ranks,
+                              json_pack("{si so so}", "rank", rank, "host",
+                                        mmul_json_from_text(plan->ranks[rank].host), "device",
+                                        mmul_json_from_text(plan->ranks[rank].device)));
     for (int node = 0; node < plan->costs.node_count; node++)
         json_array_append_new(
             nodes, json_pack("{sI sI}", "values_bytes",

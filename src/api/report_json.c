@@ -47,38 +47,39 @@ static void move_fields(json_t *value, json_t *more) {
 // Adds the rank's share of the product.
 static json_t *share_json(const struct mmul_report *report, const struct mmul_report_rank *r) {
     return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "begin", (json_int_t)r->begin, "end",
-                     (json_int_t)r->end, "claimed", mmul_report_units(report, r->claimed_elements),
-                     "given", mmul_report_units(report, r->given_elements), "share", r->share,
-                     "flops", r->flops, "why", mmul_json_text(r->why));
+                     (json_int_t)r->end, "claimed", mmul_report_units(report, r->elements_stolen),
+                     "given", mmul_report_units(report, r->elements_stolen_from_it), "share",
+                     r->share, "flops", r->flops, "why", mmul_json_from_text(r->why));
 }
 
 static json_t *rank_json(const struct mmul_report *report, int i) {
     const struct mmul_report_rank *r = &report->ranks[i];
     json_t *value = json_pack("{s:i, s:i, s:s, s:o, s:o, s:s, s:i, s:f}", "rank", i, "node",
-                              r->node, "host", r->host, "device", mmul_json_text(r->device),
-                              "device_name", mmul_json_text(r->device_name), "cores", r->cores,
+                              r->node, "host", r->host, "device", mmul_json_from_text(r->device),
+                              "device_name", mmul_json_from_text(r->device_name), "cores", r->cores,
                               "threads", r->threads, "warm_up_seconds", r->warm_up_seconds);
     if (report->is_product)
         move_fields(value, share_json(report, r));
     add_phases(value, r);
-    json_object_set_new(value, "kernels", mmul_json_text(r->kernels));
-    json_object_set_new(value, "kernels_setting", mmul_json_text(r->kernels_setting));
-    json_object_set_new(value, "kernels_lack", mmul_json_text(r->kernels_lack));
+    json_object_set_new(value, "kernels", mmul_json_from_text(r->kernels));
+    json_object_set_new(value, "kernels_setting", mmul_json_from_text(r->kernels_setting));
+    json_object_set_new(value, "kernels_lack", mmul_json_from_text(r->kernels_unused_vectors));
     const bool is_measured = r->joules_source[0] != '\0';
+    move_fields(value, json_pack("{s:o, s:s, s:o}", "joules",
+                                 mmul_json_from_double(
+                                     mmul_report_owns_joules(report, i) ? r->joules : NAN),
+                                 "joules_source", r->joules_source, "joules_rank",
+                                 is_measured ? json_integer(r->joules_rank) : json_null()));
     move_fields(value,
-                json_pack("{s:o, s:s, s:o}", "joules",
-                          mmul_json_number(mmul_report_states_joules(report, i) ? r->joules : NAN),
-                          "joules_source", r->joules_source, "joules_rank",
-                          is_measured ? json_integer(r->joules_rank) : json_null()));
-    move_fields(value, json_pack("{s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-                                 "calibrated_flops_per_second", r->speed_flops, "speed_unstable",
-                                 r->speed_unstable, "products", (json_int_t)r->products, "claims",
-                                 (json_int_t)r->claims, "fallback_products",
-                                 (json_int_t)r->fallback_products, "device_replacements",
-                                 (json_int_t)r->device_replacements, "lines_checked",
-                                 (json_int_t)r->lines_checked, "lines_wrong",
-                                 (json_int_t)r->lines_wrong, "lines_recomputed",
-                                 (json_int_t)r->lines_recomputed, "note", mmul_json_text(r->note)));
+                json_pack("{s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+                          "calibrated_flops_per_second", r->speed_flops, "speed_unstable",
+                          r->speed_unstable, "products", (json_int_t)r->products, "claims",
+                          (json_int_t)r->claims, "fallback_products",
+                          (json_int_t)r->fallback_products, "device_replacements",
+                          (json_int_t)r->device_replacements, "lines_checked",
+                          (json_int_t)r->lines_checked, "lines_wrong", (json_int_t)r->lines_wrong,
+                          "lines_recomputed", (json_int_t)r->lines_recomputed, "note",
+                          mmul_json_from_text(r->note)));
     return value;
 }
 
@@ -89,17 +90,18 @@ static json_t *operation_json(const struct mmul_report *report, int i) {
         const struct mmul_report_part *p = &mmul_report_parts(report, rank)[i];
         json_array_append_new(
             ranks,
-            json_pack("{s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:I, s:I}", "begin_seconds",
-                      p->begin, "end_seconds", p->end, "wait_seconds", p->wait_seconds,
-                      "work_seconds", p->work_seconds, "check_seconds", p->check_seconds, "joules",
-                      mmul_json_number(mmul_report_states_joules(report, rank) ? p->joules : NAN),
-                      "part_bytes", (json_int_t)p->result_bytes, "uploaded_bytes",
-                      (json_int_t)p->uploaded_bytes, "downloaded_bytes",
-                      (json_int_t)p->downloaded_bytes, "memory_bytes", (json_int_t)p->memory_bytes,
-                      "device_bytes", (json_int_t)p->device_bytes));
+            json_pack(
+                "{s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:I, s:I}", "begin_seconds",
+                p->begin, "end_seconds", p->end, "wait_seconds", p->wait_seconds, "work_seconds",
+                p->work_seconds, "check_seconds", p->check_seconds, "joules",
+                mmul_json_from_double(mmul_report_owns_joules(report, rank) ? p->joules : NAN),
+                "part_bytes", (json_int_t)p->result_bytes, "uploaded_bytes",
+                (json_int_t)p->uploaded_bytes, "downloaded_bytes", (json_int_t)p->downloaded_bytes,
+                "memory_bytes", (json_int_t)p->memory_bytes, "device_bytes",
+                (json_int_t)p->device_bytes));
     }
     return json_pack("{s:s, s:o, s:s, s:s, s:f, s:I, s:o}", "operation", o->name, "value",
-                     mmul_json_text(o->value), "shape", o->shape, "placement", o->placement,
+                     mmul_json_from_text(o->value), "shape", o->shape, "placement", o->placement,
                      "predicted_seconds", o->predicted_seconds, "network_bytes",
                      (json_int_t)o->network_bytes, "ranks", ranks);
 }
@@ -111,12 +113,13 @@ static json_t *shape_json(struct mmul_shape s) {
 
 static json_t *problem_json(const struct mmul_problem *p) {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:b, s:b, s:f, s:f, s:I, s:I, s:I, s:I}",
-                     "a", mmul_json_text(p->a_name), "b", mmul_json_text(p->b_name), "a_shape",
-                     shape_json(p->a), "b_shape", shape_json(p->b), "c_shape", shape_json(p->c),
-                     "a_dtype", mmul_dtype_name(p->a_dtype), "b_dtype", mmul_dtype_name(p->b_dtype),
-                     "transpose_a", p->transpose_a, "transpose_b", p->transpose_b, "alpha",
-                     (double)p->alpha, "beta", (double)p->beta, "m", (json_int_t)p->m, "n",
-                     (json_int_t)p->n, "k", (json_int_t)p->k, "matrices", (json_int_t)p->matrices);
+                     "a", mmul_json_from_text(p->a_name), "b", mmul_json_from_text(p->b_name),
+                     "a_shape", shape_json(p->a), "b_shape", shape_json(p->b), "c_shape",
+                     shape_json(p->c), "a_dtype", mmul_dtype_name(p->a_dtype), "b_dtype",
+                     mmul_dtype_name(p->b_dtype), "transpose_a", p->transpose_a, "transpose_b",
+                     p->transpose_b, "alpha", (double)p->alpha, "beta", (double)p->beta, "m",
+                     (json_int_t)p->m, "n", (json_int_t)p->n, "k", (json_int_t)p->k, "matrices",
+                     (json_int_t)p->matrices);
 }
 
 static json_t *startup_json(const struct mmul_startup *s) {
@@ -129,7 +132,7 @@ static json_t *startup_json(const struct mmul_startup *s) {
 static json_t *lines_json(const struct mmul_report *report) {
     json_t *lines = json_array();
     for (int i = 0; i < report->warning_count; i++)
-        json_array_append_new(lines, mmul_json_text(report->warning_lines[i]));
+        json_array_append_new(lines, mmul_json_from_text(report->warning_lines[i]));
     return lines;
 }
 
@@ -148,7 +151,7 @@ static json_t *check_json(const struct mmul_report *report) {
 static json_t *product_json(const struct mmul_report *report) {
     return json_pack("{s:o, s:s, s:I, s:s, s:I, s:I}", "problem", problem_json(&report->problem),
                      "split", report->axis == MMUL_ROWS ? "rows" : "cols", "total",
-                     (json_int_t)report->total, "faster", report->faster, "bytes_read",
+                     (json_int_t)report->total, "faster", report->speed_hint, "bytes_read",
                      (json_int_t)report->bytes_read, "bytes_written",
                      (json_int_t)report->bytes_written);
 }
@@ -184,8 +187,9 @@ static json_t *origin_json(const struct mmul_report *report) {
     mmul_command_line(command, sizeof command);
     if (gmtime_r(&seconds, &parts) != NULL)
         strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", &parts);
-    return json_pack("{s:o, s:o, s:s}", "command", mmul_json_text(command), "program",
-                     report->text_name[0] != '\0' ? mmul_json_text(report->text_name) : json_null(),
+    return json_pack("{s:o, s:o, s:s}", "command", mmul_json_from_text(command), "program",
+                     report->text_name[0] != '\0' ? mmul_json_from_text(report->text_name)
+                                                  : json_null(),
                      "written_at", now);
 }
 
@@ -217,8 +221,8 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
                           make_list(report, report->ranks != NULL ? report->size : 0, rank_json),
                           "operations", make_list(report, report->operation_count, operation_json),
                           "warnings", lines_json(report), "unused_devices",
-                          mmul_json_text(mmul_text_get(&report->unused))));
-    json_object_set_new(root, "joules", mmul_json_number(mmul_report_joules(report)));
+                          mmul_json_from_text(mmul_text_get(&report->unused))));
+    json_object_set_new(root, "joules", mmul_json_from_double(mmul_report_joules(report)));
     if (report->before.programs > 0)
         json_object_set_new(root, "before", mmul_programs_json(&report->before));
     enum mmul_status status = mmul_json_format(root, text, err);

@@ -35,7 +35,7 @@ static int64_t units_of_first(const struct mmul_report *report, int count) {
     int64_t width = mmul_problem_result_width(&report->problem, report->axis), elements = 0;
     for (int i = 0; i < count; i++) {
         const struct mmul_report_rank *r = &report->ranks[i];
-        elements += (r->end - r->begin) * width + r->claimed_elements - r->given_elements;
+        elements += (r->end - r->begin) * width + r->elements_stolen - r->elements_stolen_from_it;
     }
     return (elements + width / 2) / width;
 }
@@ -47,7 +47,7 @@ static void add_share(const struct mmul_report *report, int rank, struct mmul_te
                   (long long)(units_of_first(report, rank + 1) - units_of_first(report, rank)));
     if (r->claims > 0)
         mmul_text_add(table, " (%.0f claimed late)",
-                      ceil(mmul_report_units(report, r->claimed_elements)));
+                      ceil(mmul_report_units(report, r->elements_stolen)));
     mmul_text_add(table, "\t%.1f %%", 100 * r->share);
 }
 
@@ -132,8 +132,8 @@ static void print_totals(const struct mmul_report *report, FILE *stream) {
             mmul_bytes_format(report->bytes_read, bytes[0]),
             mmul_bytes_format(report->bytes_written, bytes[1]),
             mmul_bytes_format(report->network_bytes, bytes[2]));
-    if (report->faster[0] != '\0')
-        fprintf(stream, "%s\n", report->faster);
+    if (report->speed_hint[0] != '\0')
+        fprintf(stream, "%s\n", report->speed_hint);
     print_check(report, stream);
 }
 
@@ -152,8 +152,8 @@ static void print_kernels(const struct mmul_report *report, FILE *stream) {
         fprintf(stream, ": %s", r->kernels);
         if (r->kernels_setting[0] != '\0')
             fprintf(stream, " (%s is set)", r->kernels_setting);
-        if (r->kernels_lack[0] != '\0')
-            fprintf(stream, ", without the processor's %s", r->kernels_lack);
+        if (r->kernels_unused_vectors[0] != '\0')
+            fprintf(stream, ", without the processor's %s", r->kernels_unused_vectors);
         fputc('\n', stream);
     }
 }
@@ -168,7 +168,7 @@ static void print_energy(const struct mmul_report *report, FILE *stream) {
     double joules = 0;
     for (int i = 0; i < report->size; i++) {
         measured += report->ranks[i].joules_source[0] != '\0';
-        joules += mmul_report_states_joules(report, i) ? report->ranks[i].joules : 0;
+        joules += mmul_report_owns_joules(report, i) ? report->ranks[i].joules : 0;
     }
     if (measured == 0)
         return;

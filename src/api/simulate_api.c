@@ -15,7 +15,7 @@ static enum mmul_status read_weights(const char *text, int size, double **weight
     if (text == NULL || strcmp(text, "auto") == 0)
         return MMUL_OK;
     enum mmul_status status = MMUL_ALLOCATE(*weights, size, "weights", err);
-    return status == MMUL_OK ? mmul_weights_give(text, size, *weights, err) : status;
+    return status == MMUL_OK ? mmul_weights_parse_for_ranks(text, size, *weights, err) : status;
 }
 
 enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matmul *args,
@@ -28,7 +28,7 @@ enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matm
     json_t *value = NULL;
     struct mmul_matmul taken;
     enum mmul_status status =
-        MMUL_OPTIONS_TAKE(mmul_matmul, args != NULL ? args : &defaults, &taken, err);
+        MMUL_OPTIONS_COPY(mmul_matmul, args != NULL ? args : &defaults, &taken, err);
     if (status != MMUL_OK)
         return status;
     args = &taken;

@@ -71,8 +71,8 @@ static void print_totals(const struct mmul_simulation *s, FILE *stream) {
     fprintf(stream, "efficiency: %.1f %% of all devices at their full rate, %.3f s\n",
             100 * s->ideal_seconds / schedule->predicted_seconds, s->ideal_seconds);
     fprintf(stream, "through root's link: %s\n", mmul_bytes_format(schedule->root_bytes, bytes));
-    if (schedule->faster[0] != '\0')
-        fprintf(stream, "%s\n", schedule->faster);
+    if (schedule->speed_hint[0] != '\0')
+        fprintf(stream, "%s\n", schedule->speed_hint);
 }
 
 static void add_grid(struct mmul_text *table, const struct mmul_grid *g) {
@@ -108,12 +108,12 @@ static json_t *kinds_json(const struct mmul_simulation *s) {
     json_t *list = json_array();
     for (int i = 0; i < s->description->kinds; i++) {
         struct kind k = sum_kind(s, i);
-        json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:I, s:I, s:I, s:f, s:f}", "device",
-                                              mmul_json_text(k.info->device_name), "ranks", k.ranks,
-                                              "working", k.working, "units", (json_int_t)k.units,
-                                              "least", (json_int_t)k.least, "most",
-                                              (json_int_t)k.most, "predicted_compute_seconds",
-                                              k.compute, "predicted_finish_seconds", k.end));
+        json_array_append_new(
+            list, json_pack("{s:o, s:i, s:i, s:I, s:I, s:I, s:f, s:f}", "device",
+                            mmul_json_from_text(k.info->device_name), "ranks", k.ranks, "working",
+                            k.working, "units", (json_int_t)k.units, "least", (json_int_t)k.least,
+                            "most", (json_int_t)k.most, "predicted_compute_seconds", k.compute,
+                            "predicted_finish_seconds", k.end));
     }
     return list;
 }

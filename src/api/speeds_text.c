@@ -128,11 +128,11 @@ static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     return json_pack(
         "{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
         "s:o, s:o, s:o, s:f, s:s}",
-        "rank", rank, "host", r->host, "device", mmul_json_text(r->device_name), "device_name",
-        mmul_json_text(r->device.name), "kernels", mmul_json_text(r->device.kernels),
-        "kernels_setting", mmul_json_text(r->device.kernels_setting), "kernels_lack",
-        mmul_json_text(r->device.kernels_lack), "threads", r->threads, "memory_bytes",
-        (json_int_t)r->device.memory_bytes, "gemm",
+        "rank", rank, "host", r->host, "device", mmul_json_from_text(r->device_name), "device_name",
+        mmul_json_from_text(r->device.name), "kernels", mmul_json_from_text(r->device.kernels),
+        "kernels_setting", mmul_json_from_text(r->device.kernels_setting), "kernels_lack",
+        mmul_json_from_text(r->device.kernels_unused_vectors), "threads", r->threads,
+        "memory_bytes", (json_int_t)r->device.memory_bytes, "gemm",
         mmul_rates_json(s->flops, s->measured_points, MMUL_SPEED_SMALLEST, s->unstable),
         "gemm_float64",
         mmul_rates_json(s->double_flops, s->double_points, MMUL_SPEED_SMALLEST,
@@ -157,7 +157,8 @@ static json_t *link_json(const struct mmul_link *link) {
 
 static json_t *node_json(const struct mmul_node_info *n) {
     return json_pack("{s:s, s:o, s:o, s:o}", "host", n->host, "root_link", link_json(&n->root_link),
-                     "ring_link", link_json(&n->ring_link), "profile", mmul_json_text(n->profile));
+                     "ring_link", link_json(&n->ring_link), "profile",
+                     mmul_json_from_text(n->profile));
 }
 
 enum mmul_status mmul_cluster_speeds_json(const struct mmul_cluster *cluster, char **text,

@@ -70,7 +70,7 @@ static int compare_events(const void *x, const void *y) {
 
 // Adds a JSON string.
 static void add_quoted(struct mmul_text *text, const char *word) {
-    json_t *string = mmul_json_text(word);
+    json_t *string = mmul_json_from_text(word);
     char *quoted = json_dumps(string, JSON_ENCODE_ANY);
     mmul_text_add(text, "%s", quoted != NULL ? quoted : "\"\"");
     free(quoted); // allocated by jansson
@@ -129,7 +129,7 @@ static void add_span(struct mmul_text *text, double begin, double end) {
 
 static void add_event(struct mmul_text *text, const struct mmul_report *report, int rank,
                       const struct mmul_trace_event *event) {
-    const double zero = report->traces->begin + report->traces->ranks[rank].ahead_seconds;
+    const double zero = report->traces->begin + report->traces->ranks[rank].clock_lead_seconds;
     char title[TITLE_BYTES];
     begin_record(text, "X", kinds[event->kind].name, rank, lane_of(event));
     add_span(text, event->begin - zero, event->end - zero);
@@ -203,7 +203,7 @@ enum mmul_status mmul_traces_format(const struct mmul_report *report, struct mmu
                   MMUL_VERSION, (long long)mmul_report_dropped_events(report));
     for (int rank = 0; rank < traces->size; rank++)
         mmul_text_add(text, "%s%lld", rank > 0 ? "," : "",
-                      llround(traces->ranks[rank].ahead_seconds * 1e9));
+                      llround(traces->ranks[rank].clock_lead_seconds * 1e9));
     mmul_text_add(text, "]}}\n");
     return text->failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the trace") : MMUL_OK;
 }

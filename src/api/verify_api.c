@@ -117,10 +117,10 @@ enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix 
     struct verification v = {0};
     struct mmul_verdict made = {.first_wrong_matrix = -1, .first_wrong_row = -1};
     struct mmul_matmul plain;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_matmul, args, &plain, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_matmul, args, &plain, err);
     if (status != MMUL_OK)
         return status;
-    uint64_t seed = mmul_random_check_seed(plain.verify_seed);
+    uint64_t seed = mmul_random_resolve_seed(plain.verify_seed);
     plain.c_in = NULL;
     plain.beta = 0;
     plain.exact_beta = 0;

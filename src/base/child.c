@@ -121,12 +121,12 @@ static bool reap_or_kill(pid_t pid, double seconds, int *wait_status) {
     while (mmul_clock_now() < patience) {
         if (try_reap(pid, wait_status))
             return true;
-        mmul_clock_nap(0.002);
+        mmul_clock_sleep(0.002);
     }
     kill(pid, SIGKILL);
     patience = mmul_clock_now() + 2.0;
     while (!try_reap(pid, wait_status) && mmul_clock_now() < patience)
-        mmul_clock_nap(0.002);
+        mmul_clock_sleep(0.002);
     return false;
 }
 
@@ -204,8 +204,9 @@ _Noreturn static void exec_in_folder(const char *folder, const char *const *argv
     exec_program(argv);
 }
 
-enum mmul_status mmul_child_run(const char *const *argv, const char *folder, double seconds,
-                                enum mmul_child_end *end, int *detail, struct mmul_error *err) {
+enum mmul_status mmul_child_run_executable(const char *const *argv, const char *folder,
+                                           double seconds, enum mmul_child_end *end, int *detail,
+                                           struct mmul_error *err) {
     int wait_status = 0;
     pid_t parent = getpid();
     pid_t pid = fork();
@@ -218,7 +219,7 @@ enum mmul_status mmul_child_run(const char *const *argv, const char *folder, dou
     return MMUL_OK;
 }
 
-bool mmul_program_find(const char *name, const char *more_folders, char *path, size_t capacity) {
+bool mmul_executable_find(const char *name, const char *more_folders, char *path, size_t capacity) {
     const char *set = getenv("PATH");
     char *folders = NULL;
     bool is_path = strchr(name, '/') != NULL;
@@ -270,7 +271,7 @@ _Noreturn static void exec_with_pipes(const struct pipes *pipes, const char *con
     exec_program(argv);
 }
 
-enum mmul_status mmul_program_start(const char *const *argv, struct mmul_program *program,
+enum mmul_status mmul_process_start(const char *const *argv, struct mmul_program *program,
                                     struct mmul_error *err) {
     struct pipes pipes = {.made = 0};
     pid_t parent = getpid();
@@ -291,7 +292,7 @@ enum mmul_status mmul_program_start(const char *const *argv, struct mmul_program
     return MMUL_OK;
 }
 
-enum mmul_child_end mmul_program_finish(struct mmul_program *program, double seconds, int *detail) {
+enum mmul_child_end mmul_process_finish(struct mmul_program *program, double seconds, int *detail) {
     int wait_status = 0;
     close(program->input);
     bool ended = reap_or_kill(program->pid, seconds, &wait_status);

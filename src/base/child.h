@@ -32,12 +32,13 @@ enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline,
 // Runs a program (argv, found on PATH, ends with NULL) in `folder` until it ends or `seconds` are
 // over. Its output goes to the file "log" there. `*detail` as in mmul_child_finish. A missing
 // program exits with 127. Fails with MMUL_ERR_SYSTEM if no child can be started.
-enum mmul_status mmul_child_run(const char *const *argv, const char *folder, double seconds,
-                                enum mmul_child_end *end, int *detail, struct mmul_error *err);
+enum mmul_status mmul_child_run_executable(const char *const *argv, const char *folder,
+                                           double seconds, enum mmul_child_end *end, int *detail,
+                                           struct mmul_error *err);
 
 // Finds an executable program: a name on PATH or in `more_folders` (":/sbin", or ""), or a path.
 // Returns false and sets path to "" if there is none.
-bool mmul_program_find(const char *name, const char *more_folders, char *path, size_t capacity);
+bool mmul_executable_find(const char *name, const char *more_folders, char *path, size_t capacity);
 
 // A running program with pipes to its streams. Reads and writes on them do not block this process.
 struct mmul_program {
@@ -48,9 +49,9 @@ struct mmul_program {
 // Starts a program (argv, found on PATH, ends with NULL). It is killed when this process ends. The
 // caller must ignore SIGPIPE, because the program may end before it has read its input. A missing
 // program exits with 127. Fails with MMUL_ERR_SYSTEM.
-enum mmul_status mmul_program_start(const char *const *argv, struct mmul_program *program,
+enum mmul_status mmul_process_start(const char *const *argv, struct mmul_program *program,
                                     struct mmul_error *err);
 
 // Closes the program's input, waits `seconds` for its end, then kills it. Reaps it and closes its
 // output. `*detail` as in mmul_child_finish.
-enum mmul_child_end mmul_program_finish(struct mmul_program *program, double seconds, int *detail);
+enum mmul_child_end mmul_process_finish(struct mmul_program *program, double seconds, int *detail);

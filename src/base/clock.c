@@ -11,7 +11,7 @@ double mmul_clock_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-void mmul_clock_nap(double seconds) {
+void mmul_clock_sleep(double seconds) {
     if (!(seconds > 0))
         return;
     struct timespec pause = {.tv_sec = (time_t)seconds};

@@ -5,7 +5,7 @@
 double mmul_clock_now(void);
 
 // Sleeps for `seconds`; returns early on a signal.
-void mmul_clock_nap(double seconds);
+void mmul_clock_sleep(double seconds);
 
 // Charges every moment to one of the caller's sums. The sums add up to the time since the first
 // phase was entered. Initial state: all zero, stopped.

@@ -17,6 +17,6 @@ void mmul_command_line(char *command, size_t capacity) {
     const char *slash = strrchr(line, '/'), *begin = slash != NULL ? slash + 1 : line;
     for (size_t i = 0; length > 0 && i < length - 1; i++)
         line[i] = line[i] != '\0' ? line[i] : ' ';
-    mmul_text_copy_ends(command, capacity, begin);
+    mmul_text_copy_shortened(command, capacity, begin);
     mmul_make_printable(command);
 }

@@ -4,11 +4,11 @@
 
 #include <stdint.h>
 
-static inline int64_t mmul_smaller(int64_t a, int64_t b) {
+static inline int64_t mmul_min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-static inline int64_t mmul_larger(int64_t a, int64_t b) {
+static inline int64_t mmul_max(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
@@ -18,7 +18,7 @@ static inline int64_t mmul_divide_up(int64_t count, int64_t by) {
 }
 
 // Returns the greatest common divisor; of 0 and a count, the count.
-static inline int64_t mmul_common_divisor(int64_t x, int64_t y) {
+static inline int64_t mmul_gcd(int64_t x, int64_t y) {
     while (y != 0) {
         int64_t rest = x % y;
         x = y;

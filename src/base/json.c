@@ -98,11 +98,11 @@ enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *na
     return MMUL_OK;
 }
 
-json_t *mmul_json_number(double x) {
+json_t *mmul_json_from_double(double x) {
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-json_t *mmul_json_text(const char *text) {
+json_t *mmul_json_from_text(const char *text) {
     json_t *value = json_string(text);
     char *plain = value == NULL ? strdup(text) : NULL;
     for (char *c = plain; c != NULL && *c != '\0'; c++)
@@ -218,7 +218,7 @@ enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul
     struct mmul_text part = {0};
     char suffix[32];
     snprintf(suffix, sizeof suffix, ".%016llx.part", (unsigned long long)mmul_random_seed());
-    mmul_text_add_beside(&part, path, suffix);
+    mmul_text_add_sibling_path(&part, path, suffix);
     enum mmul_status status;
     if (part.failed)
         status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");

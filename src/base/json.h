@@ -24,7 +24,7 @@ enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *na
 enum mmul_status mmul_json_format(const json_t *value, char **text, struct mmul_error *err);
 
 // Makes a number; NaN and infinity, which JSON lacks, become null, as most readers expect.
-json_t *mmul_json_number(double x);
+json_t *mmul_json_from_double(double x);
 
 // Makes a string of any bytes. In a text that is not valid UTF-8, non-ASCII bytes become '?'.
-json_t *mmul_json_text(const char *text);
+json_t *mmul_json_from_text(const char *text);

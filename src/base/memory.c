@@ -2,8 +2,8 @@
 // The heap of the library. Every block carries its size in front, so that one counter holds the
 // live bytes and another their peak. Tests compare the first with zero at the end, and the second
 // with the plan's figures. Blocks start on 64 bytes, a cache line and the widest vector. The
-// counters are mutable globals; base/guard.c and io/unfinished.c have others, for signal handlers.
-// This file keeps and recycles no blocks: malloc does that.
+// counters are mutable globals; base/guard.c and io/unfinished_files.c have others, for signal
+// handlers. This file keeps and recycles no blocks: malloc does that.
 #include "base/memory.h"
 
 #include <assert.h>
@@ -82,11 +82,11 @@ void *mmul_allocate(int64_t count, size_t bytes_each, const char *what, struct m
     return memory;
 }
 
-enum mmul_status mmul_allocate_all(const struct mmul_wanted *wanted, size_t count, const char *what,
-                                   struct mmul_error *err) {
+enum mmul_status mmul_allocate_all(const struct mmul_array_request *wanted, size_t count,
+                                   const char *what, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (size_t i = 0; i < count; i++) {
-        const struct mmul_wanted *w = &wanted[i];
+        const struct mmul_array_request *w = &wanted[i];
         void *memory = NULL;
         if (status == MMUL_OK) {
             memory = mmul_allocate(w->count, w->bytes_each, what, err);

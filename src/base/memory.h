@@ -24,25 +24,26 @@ void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what, stru
     (((pointer) = mmul_allocate_raw(count, sizeof *(pointer), what, err)) != NULL ? MMUL_OK \
                                                                                   : (err)->status)
 
-// Allocates several zeroed arrays, each given as MMUL_WANT(pointer, count). After the first failure
-// the remaining pointers are NULL:
-//   MMUL_ALLOCATE_ALL("a plan", err, MMUL_WANT(plan->places, places),
-//                     MMUL_WANT(plan->steps, steps))
-struct mmul_wanted {
+// Allocates several zeroed arrays, each given as MMUL_ARRAY(pointer, count). After the first
+// failure the remaining pointers are NULL:
+//   MMUL_ALLOCATE_ALL("a plan", err, MMUL_ARRAY(plan->places, places),
+//                     MMUL_ARRAY(plan->steps, steps))
+struct mmul_array_request {
     void *pointer; // address of a pointer
     int64_t count;
     size_t bytes_each;
 };
-enum mmul_status mmul_allocate_all(const struct mmul_wanted *wanted, size_t count, const char *what,
-                                   struct mmul_error *err);
-#define MMUL_WANT(pointer, count)              \
-    (struct mmul_wanted) {                     \
+enum mmul_status mmul_allocate_all(const struct mmul_array_request *wanted, size_t count,
+                                   const char *what, struct mmul_error *err);
+#define MMUL_ARRAY(pointer, count)             \
+    (struct mmul_array_request) {              \
         &(pointer), (count), sizeof *(pointer) \
     }
-#define MMUL_ALLOCATE_ALL(what, err, ...)          \
-    mmul_allocate_all(                             \
-        (const struct mmul_wanted[]){__VA_ARGS__}, \
-        sizeof((const struct mmul_wanted[]){__VA_ARGS__}) / sizeof(struct mmul_wanted), what, err)
+#define MMUL_ALLOCATE_ALL(what, err, ...)                                        \
+    mmul_allocate_all((const struct mmul_array_request[]){__VA_ARGS__},          \
+                      sizeof((const struct mmul_array_request[]){__VA_ARGS__}) / \
+                          sizeof(struct mmul_array_request),                     \
+                      what, err)
 
 // Returns the peak of mmul_live_bytes since the last reset. A reset sets it to the present value.
 int64_t mmul_peak_bytes(void);

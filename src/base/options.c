@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-enum mmul_status mmul_options_take(const void *given, size_t bytes, const char *name, void *mine,
+enum mmul_status mmul_options_copy(const void *given, size_t bytes, const char *name, void *mine,
                                    struct mmul_error *err) {
     size_t has = 0;
     memset(mine, 0, bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An interface for work in parts that several threads share. Only exec/setup/pipeline.c creates
-// threads and passes this struct to the layers below.
+// An interface for work in parts that several threads share. Only exec/threads/compute_thread.c
+// creates threads and passes this struct to the layers below.
 #pragma once
 
 // Does one part.

@@ -18,6 +18,6 @@ uint64_t mmul_random_seed(void) {
     return mmul_random_at(seed, (uint64_t)getpid());
 }
 
-uint64_t mmul_random_check_seed(uint64_t given) {
+uint64_t mmul_random_resolve_seed(uint64_t given) {
     return given != 0 ? given : mmul_random_seed() >> 32 | 1;
 }

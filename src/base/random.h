@@ -18,4 +18,4 @@ uint64_t mmul_random_seed(void);
 
 // Returns the seed of a check: `given`, or for 0 one from the system. Seeds from the system are
 // nonzero and have at most 32 bits, so that a number in a report and a command line can hold them.
-uint64_t mmul_random_check_seed(uint64_t given);
+uint64_t mmul_random_resolve_seed(uint64_t given);

@@ -6,16 +6,17 @@
 
 enum { LENGTH_MOST = 1024, TIMES_LEAST = 3, SAVED_LEAST = 4 };
 
-static int saved_lines(const struct mmul_repeat *r) {
+static int saved_lines(const struct mmul_repeated_block *r) {
     return r->length * (r->times - 1);
 }
 
 // Records blocks of this length at each entry where they save more lines than those found before.
-static void find_blocks(const uint64_t *marks, int count, int length, struct mmul_repeat *repeats) {
+static void find_blocks(const uint64_t *marks, int count, int length,
+                        struct mmul_repeated_block *repeats) {
     int alike = 0; // consecutive entries from i on that equal the entry `length` later
     for (int i = count - length - 1; i >= 0; i--) {
         alike = marks[i] == marks[i + length] ? alike + 1 : 0;
-        const struct mmul_repeat found = {.length = length, .times = alike / length + 1};
+        const struct mmul_repeated_block found = {.length = length, .times = alike / length + 1};
         if (found.times >= TIMES_LEAST && saved_lines(&found) >= SAVED_LEAST &&
             saved_lines(&found) > saved_lines(&repeats[i]))
             repeats[i] = found;
@@ -23,20 +24,21 @@ static void find_blocks(const uint64_t *marks, int count, int length, struct mmu
 }
 
 // Chooses nearly the fewest lines. Rejects a block if one that begins later saves more.
-static void choose_repeats(int count, struct mmul_repeat *repeats) {
+static void choose_repeats(int count, struct mmul_repeated_block *repeats) {
     for (int i = count - 1; i >= 0; i--) {
-        struct mmul_repeat *r = &repeats[i];
+        struct mmul_repeated_block *r = &repeats[i];
         const int alone = 1 + r[1].lines, together = 1 + r->length + r[r->length * r->times].lines;
         if (r->times == 1 || together > alone)
-            *r = (struct mmul_repeat){.length = 1, .times = 1, .lines = alone};
+            *r = (struct mmul_repeated_block){.length = 1, .times = 1, .lines = alone};
         else
             r->lines = together;
     }
 }
 
-struct mmul_repeat *mmul_repeats_find(int count, uint64_t (*mark)(const void *list, int index),
-                                      const void *list) {
-    struct mmul_repeat *repeats = NULL;
+struct mmul_repeated_block *mmul_find_repeated_blocks(int count,
+                                                      uint64_t (*mark)(const void *list, int index),
+                                                      const void *list) {
+    struct mmul_repeated_block *repeats = NULL;
     uint64_t *marks = NULL;
     struct mmul_error ignored;
     if (MMUL_ALLOCATE(marks, count, "a table", &ignored) != MMUL_OK ||
@@ -46,7 +48,7 @@ struct mmul_repeat *mmul_repeats_find(int count, uint64_t (*mark)(const void *li
     }
     for (int i = 0; i < count; i++) {
         marks[i] = mark(list, i);
-        repeats[i] = (struct mmul_repeat){.length = 1, .times = 1};
+        repeats[i] = (struct mmul_repeated_block){.length = 1, .times = 1};
     }
     for (int length = 1; length <= LENGTH_MOST && length * TIMES_LEAST <= count; length++)
         find_blocks(marks, count, length, repeats);
@@ -55,6 +57,7 @@ struct mmul_repeat *mmul_repeats_find(int count, uint64_t (*mark)(const void *li
     return repeats;
 }
 
-struct mmul_repeat mmul_repeats_at(const struct mmul_repeat *repeats, int index) {
-    return repeats != NULL ? repeats[index] : (struct mmul_repeat){.length = 1, .times = 1};
+struct mmul_repeated_block mmul_repeated_block_at(const struct mmul_repeated_block *repeats,
+                                                  int index) {
+    return repeats != NULL ? repeats[index] : (struct mmul_repeated_block){.length = 1, .times = 1};
 }

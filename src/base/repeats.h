@@ -7,7 +7,7 @@
 
 // The repetition that begins at an entry: `times` equal blocks of `length` entries; 1 and 1: a
 // single entry.
-struct mmul_repeat {
+struct mmul_repeated_block {
     int length, times;
     // Lines that the list takes from here on, with each repeated block shown once under a line of
     // its own.
@@ -17,8 +17,10 @@ struct mmul_repeat {
 // Finds repetitions in a list of `count` entries; equal entries must have equal marks. Blocks with
 // less than three repetitions, or that save few lines, are left as single entries. A reader starts
 // at entry 0 and advances by length * times. Released with mmul_free; NULL: out of memory. Local.
-struct mmul_repeat *mmul_repeats_find(int count, uint64_t (*mark)(const void *list, int index),
-                                      const void *list);
+struct mmul_repeated_block *mmul_find_repeated_blocks(int count,
+                                                      uint64_t (*mark)(const void *list, int index),
+                                                      const void *list);
 
 // Returns the repetition at `index`. `repeats` may be NULL: all entries are single.
-struct mmul_repeat mmul_repeats_at(const struct mmul_repeat *repeats, int index);
+struct mmul_repeated_block mmul_repeated_block_at(const struct mmul_repeated_block *repeats,
+                                                  int index);

@@ -35,7 +35,7 @@ static bool reserve_bytes(struct mmul_text *text, size_t more) {
     return true;
 }
 
-void mmul_text_add_list(struct mmul_text *text, const char *format, va_list arguments) {
+void mmul_text_add_va(struct mmul_text *text, const char *format, va_list arguments) {
     va_list again;
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, again);
@@ -53,11 +53,11 @@ void mmul_text_add_list(struct mmul_text *text, const char *format, va_list argu
 void mmul_text_add(struct mmul_text *text, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    mmul_text_add_list(text, format, arguments);
+    mmul_text_add_va(text, format, arguments);
     va_end(arguments);
 }
 
-void mmul_text_add_beside(struct mmul_text *text, const char *path, const char *suffix) {
+void mmul_text_add_sibling_path(struct mmul_text *text, const char *path, const char *suffix) {
     enum { CHECKSUM_BYTES = 17 };
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
@@ -88,7 +88,7 @@ void mmul_text_copy(char *target, size_t capacity, const char *source) {
     target[length] = '\0';
 }
 
-void mmul_text_copy_ends(char *target, size_t capacity, const char *source) {
+void mmul_text_copy_shortened(char *target, size_t capacity, const char *source) {
     const size_t length = strlen(source), most = capacity - 1, head = (most - 2) / 2,
                  tail = most - 2 - head;
     if (length <= most) {
@@ -211,10 +211,10 @@ static void narrow_columns(struct column columns[COLUMNS_MAX], int most) {
 }
 
 void mmul_text_print_table(const char *tabbed, FILE *stream) {
-    mmul_text_print_table_within(tabbed, INT_MAX, stream);
+    mmul_text_print_narrow_table(tabbed, INT_MAX, stream);
 }
 
-void mmul_text_print_table_within(const char *tabbed, int most, FILE *stream) {
+void mmul_text_print_narrow_table(const char *tabbed, int most, FILE *stream) {
     struct column columns[COLUMNS_MAX];
     for (int c = 0; c < COLUMNS_MAX; c++)
         columns[c] = (struct column){.numeric = true};

@@ -16,14 +16,14 @@ struct mmul_text {
 
 void mmul_text_add(struct mmul_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void mmul_text_add_list(struct mmul_text *text, const char *format, va_list arguments);
+void mmul_text_add_va(struct mmul_text *text, const char *format, va_list arguments);
 const char *mmul_text_get(const struct mmul_text *text);
 void mmul_text_fini(struct mmul_text *text);
 
 // Appends `path` and `suffix`: the name of a file beside `path`. If the file's own name would
 // exceed the limit of file systems (255 bytes), it is cut and a checksum of all of it replaces the
 // rest. Different paths therefore stay different.
-void mmul_text_add_beside(struct mmul_text *text, const char *path, const char *suffix);
+void mmul_text_add_sibling_path(struct mmul_text *text, const char *path, const char *suffix);
 
 // Returns the ending of a noun after a number: "" or "s".
 static inline const char *mmul_text_plural(int64_t count) {
@@ -35,7 +35,7 @@ void mmul_text_copy(char *target, size_t capacity, const char *source);
 
 // Like mmul_text_copy, but keeps the beginning and the end of a long text with ".." between. Two
 // texts that differ at either end still differ. capacity: at least 8.
-void mmul_text_copy_ends(char *target, size_t capacity, const char *source);
+void mmul_text_copy_shortened(char *target, size_t capacity, const char *source);
 
 // Prints rows of cells ('\t' between cells, '\n' after each row) with aligned columns, two blanks
 // between them. The first row is the heading. A column is right-aligned if all its cells below the
@@ -45,4 +45,4 @@ void mmul_text_print_table(const char *tabbed, FILE *stream);
 // Prints the table in lines of at most `most` columns, provided the columns of numbers leave room.
 // The widest other cells keep their beginning and end, with ".." between.
 enum { MMUL_TABLE_COLUMNS = 120 }; // the usual limit for such tables
-void mmul_text_print_table_within(const char *tabbed, int most, FILE *stream);
+void mmul_text_print_narrow_table(const char *tabbed, int most, FILE *stream);

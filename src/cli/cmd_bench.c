@@ -254,8 +254,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_bench = {
     .name = "bench",
     .operands = "",
-    .operands_least = 0,
-    .operands_most = 0,
+    .operands_min = 0,
+    .operands_max = 0,
     .summary = "times products of several sizes, and OpenBLAS alone",
     .notes =
         "Sizes: 4096x14336x4096 is A of 4096 x 14336 times B of 14336 x 4096, 1024 is a cube.\n"

@@ -17,7 +17,7 @@ static enum mmul_status run_calibrate(const struct call *call, struct mmul_error
         status = mmul_context_speeds_json(call->context, &text, err);
     else if (call->options.values[OPT_QUIET].number == 0)
         mmul_context_print_speeds(call->context, stdout);
-    return mmul_print_made(status, &text, stdout);
+    return mmul_print_owned_text(status, &text, stdout);
 }
 
 static const enum option_id options[] = {
@@ -28,8 +28,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_calibrate = {
     .name = "calibrate",
     .operands = "",
-    .operands_least = 0,
-    .operands_most = 0,
+    .operands_min = 0,
+    .operands_max = 0,
     .summary = "measure devices and links, and store it for later plans",
     .notes =
         "Run it as mul will be run: under the same mpirun, with the same devices and threads.\n"

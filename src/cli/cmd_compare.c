@@ -22,7 +22,7 @@ static enum mmul_status check_page(const struct call *call, const char *path,
         if (mmul_paths_are_same(path, call->operands[i]))
             return mmul_cli_fail(err, MMUL_ERR_CREATE,
                                  "cannot write the page to '%s': it is one of the inputs", path);
-    return path != NULL ? mmul_files_check_beside(path, "the page", err) : MMUL_OK;
+    return path != NULL ? mmul_files_check_text_path(path, "the page", err) : MMUL_OK;
 }
 
 static enum mmul_status run_compare(const struct call *call, struct mmul_error *err) {
@@ -33,7 +33,7 @@ static enum mmul_status run_compare(const struct call *call, struct mmul_error *
     if (status == MMUL_OK)
         status = mmul_comparison_create(call->operands[0], call->operands[1], &comparison, err);
     if (status == MMUL_OK && call->options.values[OPT_JSON].number != 0)
-        status = mmul_print_made(mmul_comparison_json(comparison, &text, err), &text, stdout);
+        status = mmul_print_owned_text(mmul_comparison_json(comparison, &text, err), &text, stdout);
     else if (status == MMUL_OK)
         mmul_comparison_print(comparison, call->options.values[OPT_VERBOSE].number != 0, stdout);
     if (status == MMUL_OK && page != NULL)
@@ -48,8 +48,8 @@ static const enum option_id options[] = {OPT_JSON, OPT_COMPARE_HTML, OPT_VERBOSE
 const struct command mmul_command_compare = {
     .name = "compare",
     .operands = "A B",
-    .operands_least = 2,
-    .operands_most = 2,
+    .operands_min = 2,
+    .operands_max = 2,
     .summary = "two runs side by side, with what differs in their setting",
     .notes =
         "A and B are what --report of mul or run has written (or mul --json prints), or both what\n"

@@ -98,7 +98,7 @@ static enum mmul_status convert_matrix(const struct call *call, struct mmul_inpu
     enum mmul_status status = mmul_inputs_open_matrix(inputs, call->operands[0], &in, err);
     if (status == MMUL_OK)
         status = convert_opened(call, in, err);
-    mmul_print_header(call, in);
+    mmul_print_header_notice(call, in);
     mmul_matrix_close(in);
     return status;
 }
@@ -129,8 +129,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_convert = {
     .name = "convert",
     .operands = "IN OUT",
-    .operands_least = 2,
-    .operands_most = 2,
+    .operands_min = 2,
+    .operands_max = 2,
     .summary = "between file formats, and between element types",
     .notes =
         "The ending of OUT chooses the format (.bin, .npy, .npz, .safetensors, .csv, .tsv, .mtx), "

@@ -20,7 +20,8 @@ static enum mmul_status test_devices(const struct call *call, struct mmul_error 
         status = mmul_print_new_warnings(call, err);
     mmul_progress_fini(call->progress);
     if (status == MMUL_OK && call->is_root && wants_json(call))
-        status = mmul_print_made(mmul_context_tests_json(call->context, &text, err), &text, stdout);
+        status = mmul_print_owned_text(mmul_context_tests_json(call->context, &text, err), &text,
+                                       stdout);
     else if (status == MMUL_OK && call->is_root && call->options.values[OPT_QUIET].number == 0)
         mmul_context_print_tests(call->context, stdout);
     if (status != MMUL_OK || failed == 0)
@@ -35,7 +36,7 @@ static enum mmul_status run_devices(const struct call *call, struct mmul_error *
     char *text = NULL;
     mmul_progress_fini(call->progress);
     if (call->is_root && wants_json(call))
-        return mmul_print_made(mmul_context_json(call->context, &text, err), &text, stdout);
+        return mmul_print_owned_text(mmul_context_json(call->context, &text, err), &text, stdout);
     if (call->is_root)
         mmul_context_print(call->context, call->options.values[OPT_VERBOSE].number != 0, stdout);
     return MMUL_OK;
@@ -49,8 +50,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_devices = {
     .name = "devices",
     .operands = "",
-    .operands_least = 0,
-    .operands_most = 0,
+    .operands_min = 0,
+    .operands_max = 0,
     .summary = "ranks, their devices, and what is not used and why",
     .notes =
         "Under mpirun it shows every rank; alone it shows this machine.\n"
@@ -65,6 +66,6 @@ const struct command mmul_command_devices = {
     .doing = "looking",
     .options = options,
     .needs_mpi = true,
-    .shows_devices = true,
+    .queries_all_devices = true,
     .run = run_devices,
 };

@@ -130,8 +130,8 @@ static enum mmul_status run_diff(const struct call *call, struct mmul_error *err
     struct sides sides = {.tolerance = call->options.values[OPT_TOLERANCE].real,
                           .relative = call->options.values[OPT_RELATIVE].real};
     enum mmul_status status = compare_files(call, &sides, err);
-    mmul_print_header(call, sides.x);
-    mmul_print_header(call, sides.y);
+    mmul_print_header_notice(call, sides.x);
+    mmul_print_header_notice(call, sides.y);
     mmul_matrix_close(sides.y);
     mmul_matrix_close(sides.x);
     return status;
@@ -145,8 +145,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_diff = {
     .name = "diff",
     .operands = "X Y",
-    .operands_least = 2,
-    .operands_most = 2,
+    .operands_min = 2,
+    .operands_max = 2,
     .summary = "differences between two matrices; exit code 79 when outside the tolerance",
     .notes = "Elements pass where |x - y| <= tolerance + relative |x|, in double. A NaN equals a "
              "NaN and an\n"

@@ -46,7 +46,8 @@ static enum mmul_status print_diagnosis(const struct call *call,
     int count = mmul_diagnosis_findings(diagnosis);
     char *text = NULL;
     if (values[OPT_JSON].number != 0) {
-        if (mmul_print_made(mmul_diagnosis_json(diagnosis, &text, err), &text, stdout) != MMUL_OK)
+        if (mmul_print_owned_text(mmul_diagnosis_json(diagnosis, &text, err), &text, stdout) !=
+            MMUL_OK)
             return err->status;
     } else if (values[OPT_QUIET].number == 0) {
         mmul_diagnosis_print(diagnosis, values[OPT_VERBOSE].number != 0, stdout);
@@ -63,7 +64,7 @@ static enum mmul_status run_doctor(const struct call *call, struct mmul_error *e
     struct mmul_diagnosis *diagnosis = NULL;
     if (values[OPT_PROBE].number != 0)
         return mmul_doctor_answer(err);
-    if (mmul_launcher_find().is_several && values[OPT_HOSTFILE].text == NULL)
+    if (mmul_launcher_find().is_one_of_several && values[OPT_HOSTFILE].text == NULL)
         mmul_print_remark(call,
                           "this is about the first process's machine alone: for all of them run "
                           "'mpimatmul doctor --hostfile FILE' without mpirun");
@@ -82,8 +83,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_doctor = {
     .name = "doctor",
     .operands = "",
-    .operands_least = 0,
-    .operands_most = 0,
+    .operands_min = 0,
+    .operands_max = 0,
     .summary = "can a job run on these machines? also when MPI does not start",
     .notes =
         "It reaches machines as mpirun does: by ssh, or by what OMPI_MCA_plm_rsh_agent names\n"

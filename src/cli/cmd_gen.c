@@ -65,8 +65,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_gen = {
     .name = "gen",
     .operands = "OUT",
-    .operands_least = 1,
-    .operands_most = 1,
+    .operands_min = 1,
+    .operands_max = 1,
     .summary = "a matrix from a seed",
     .notes =
         "uniform: [-1, 1); normal: mean 0, deviation 1; integer: -4 .. 4; identity, zeros, ones;\n"

@@ -339,8 +339,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_info = {
     .name = "info",
     .operands = "FILE...",
-    .operands_least = 1,
-    .operands_most = INT_MAX,
+    .operands_min = 1,
+    .operands_max = INT_MAX,
     .summary = "format, dims, dtype, bytes, min, max, mean, NaN, Inf, a corner",
     .notes =
         "Of .npz, .safetensors, .pt and .gguf files it lists the tensors; FILE:NAME is one of "

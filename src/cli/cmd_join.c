@@ -38,7 +38,7 @@ static enum mmul_status print_result(const char *path, struct mmul_error *err) {
 
 static enum mmul_status run_join(const struct call *call, struct mmul_error *err) {
     char folder[SHARD_FOLDER_CAPACITY], path[SHARD_FOLDER_CAPACITY];
-    enum mmul_status status = mmul_shards_folder(call, folder, err);
+    enum mmul_status status = mmul_shards_find_folder(call, folder, err);
     if (status == MMUL_OK)
         status = choose_output(call, folder, path, err);
     if (status == MMUL_OK)
@@ -63,8 +63,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_join = {
     .name = "join",
     .operands = "NAME",
-    .operands_least = 1,
-    .operands_most = 1,
+    .operands_min = 1,
+    .operands_max = 1,
     .summary = "shard files back into one matrix",
     .notes = "Reads <NAME>_shard_0.bin (or .npy), <NAME>_shard_1 ... as <NAME>_shards.json says;\n"
              "without that file they are joined by rows. The shards stay where they are.\n"

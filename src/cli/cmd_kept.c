@@ -13,7 +13,7 @@ static enum mmul_status run_kept(const struct call *call, struct mmul_error *err
     enum mmul_status status =
         mmul_context_list_kept(call->context, names, call->operand_count, json, &text, err);
     if (status == MMUL_OK && call->is_root && json)
-        return mmul_print_made(status, &text, stdout);
+        return mmul_print_owned_text(status, &text, stdout);
     if (status == MMUL_OK && call->is_root)
         mmul_print_table(text, "llllrrrl", "  ", stdout);
     mmul_free(text);
@@ -34,8 +34,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_kept = {
     .name = "kept",
     .operands = "[NAME...]",
-    .operands_least = 0,
-    .operands_most = 1 << 10,
+    .operands_min = 0,
+    .operands_max = 1 << 10,
     .summary = "sets of shards that stay on the ranks",
     .notes =
         "mul --keep, -o kept:NAME and save(\"kept:NAME\", x) leave a matrix on the ranks of the "

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/epilogue.h"
 #include "cli/failure.h"
 #include "cli/files.h"
+#include "cli/fused_mul.h"
 #include "cli/operands.h"
 #include "cli/print.h"
 #include "cli/progress.h"
@@ -74,7 +74,7 @@ static enum mmul_status check_path(const struct call *call, const struct job *jo
         return MMUL_OK;
     if (refuse_same_file(call, job, beside, err) != MMUL_OK)
         return err->status;
-    return mmul_files_check_beside(report, beside->what, err);
+    return mmul_files_check_text_path(report, beside->what, err);
 }
 
 // Returns the format of a result without a given name: A's format, or .npy if that format lacks the
@@ -167,7 +167,7 @@ static enum mmul_status write_side_files(const struct call *call, const struct j
 // Prints the results of a successful run and writes the files beside it. Root only.
 static enum mmul_status print_results(const struct call *call, struct job *job,
                                       struct mmul_error *err) {
-    FILE *tables = mmul_files_tables(job->output_path);
+    FILE *tables = mmul_files_table_stream(job->output_path);
     const struct mmul_matrix *const inputs[] = {job->args.a, job->args.b, job->args.c_in};
     bool is_doubtful = false;
     for (int i = 0; i < 3; i++)
@@ -179,7 +179,8 @@ static enum mmul_status print_results(const struct call *call, struct job *job,
                                     mmul_matrix_name(inputs[i]));
     if (call->options.values[OPT_JSON].number != 0) {
         char *text = NULL;
-        if (mmul_print_made(mmul_report_json(job->report, &text, err), &text, tables) != MMUL_OK)
+        if (mmul_print_owned_text(mmul_report_json(job->report, &text, err), &text, tables) !=
+            MMUL_OK)
             return err->status;
     } else if (call->options.values[OPT_QUIET].number == 0) {
         char shape[96];
@@ -198,7 +199,7 @@ static enum mmul_status multiply(const struct call *call, struct job *job, struc
     if (status != MMUL_OK)
         return status;
     mmul_print_speed_origin(call);
-    mmul_progress_enter(call->progress, "warming up");
+    mmul_progress_set_activity(call->progress, "warming up");
     status = mmul_run(call->context, &job->args, job->plan, &job->report, err);
     job->args.output = NULL; // the run took ownership
     mmul_progress_fini(call->progress);
@@ -212,12 +213,12 @@ static enum mmul_status run_mul(const struct call *call, struct mmul_error *err)
         mmul_progress_fini(call->progress); // the plan is printed now
         return mmul_command_plan.run(call, err);
     }
-    if (mmul_epilogue_is_asked(call))
-        return mmul_epilogue_run(call, err);
+    if (mmul_fused_mul_is_requested(call))
+        return mmul_fused_mul_run(call, err);
     bool is_shown = call->is_root && values[OPT_QUIET].number == 0;
     job.args.progress = is_shown ? mmul_progress_show : NULL;
     job.args.progress_context = call->progress;
-    job.args.notice = mmul_progress_notice;
+    job.args.notice = mmul_progress_print_notice;
     enum mmul_status status = multiply(call, &job, err);
     mmul_report_destroy(job.report);
     mmul_plan_destroy(job.plan);
@@ -231,7 +232,7 @@ static enum mmul_status check_mul(const struct call *call, struct mmul_error *er
     if (status == MMUL_OK)
         status = mmul_files_check_output(call, call->options.values[OPT_OUTPUT].text, err);
     if (status == MMUL_OK)
-        status = mmul_epilogue_check(call, err);
+        status = mmul_fused_mul_check(call, err);
     return status;
 }
 
@@ -250,8 +251,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_mul = {
     .name = "mul",
     .operands = "A B",
-    .operands_least = 2,
-    .operands_most = 2,
+    .operands_min = 2,
+    .operands_max = 2,
     .summary = "C = alpha op(A) op(B) + beta C",
     .notes =
         "Weights: auto (measured speeds), equal, a list like 0.5,0.25,0.25 or @FILE; one per "

@@ -18,7 +18,7 @@ static enum mmul_status print_plan(const struct call *call, const struct mmul_pl
                                    struct mmul_error *err) {
     char *text = NULL;
     if (as_json(call))
-        return mmul_print_made(mmul_plan_json(plan, &text, err), &text, stdout);
+        return mmul_print_owned_text(mmul_plan_json(plan, &text, err), &text, stdout);
     mmul_plan_print(plan, stdout);
     if (with_steps(call))
         mmul_plan_print_steps(plan, stdout);
@@ -33,7 +33,7 @@ static enum mmul_status simulate(const struct call *call, struct mmul_error *err
     enum mmul_status status =
         mmul_simulation_create(call->options.values[OPT_SIMULATE].text, &args, &simulation, err);
     if (status == MMUL_OK && as_json(call))
-        status = mmul_print_made(mmul_simulation_json(simulation, &text, err), &text, stdout);
+        status = mmul_print_owned_text(mmul_simulation_json(simulation, &text, err), &text, stdout);
     else if (status == MMUL_OK)
         mmul_simulation_print(simulation, stdout);
     if (status == MMUL_OK && with_steps(call))
@@ -107,8 +107,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_plan = {
     .name = "plan",
     .operands = "[A B]",
-    .operands_least = 0,
-    .operands_most = 2,
+    .operands_min = 0,
+    .operands_max = 2,
     .summary = "what mul would do: rows, memory, bytes, predicted seconds",
     .notes =
         "Run it as mul would be run: under the same mpirun, with the same options.\n"

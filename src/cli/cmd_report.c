@@ -30,7 +30,7 @@ static enum mmul_status check_path(const struct call *call, const char *path,
         if (mmul_paths_are_same(path, call->operands[i]))
             return mmul_cli_fail(err, MMUL_ERR_CREATE,
                                  "cannot write the page to '%s': it is one of the inputs", path);
-    return mmul_path_is_stdout(path) ? MMUL_OK : mmul_files_check_beside(path, "the page", err);
+    return mmul_path_is_stdout(path) ? MMUL_OK : mmul_files_check_text_path(path, "the page", err);
 }
 
 static enum mmul_status make_page(const struct call *call, struct mmul_page *page,
@@ -42,7 +42,7 @@ static enum mmul_status make_page(const struct call *call, struct mmul_page *pag
     for (int i = 0; status == MMUL_OK && i < call->operand_count; i++)
         status = mmul_page_add_file(page, call->operands[i], err);
     if (status == MMUL_OK && mmul_path_is_stdout(path))
-        return mmul_print_made(mmul_page_text(page, &text, err), &text, stdout);
+        return mmul_print_owned_text(mmul_page_text(page, &text, err), &text, stdout);
     if (status == MMUL_OK)
         status = mmul_page_store(page, path, err);
     if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0)
@@ -66,8 +66,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_report = {
     .name = "report",
     .operands = "RUN [FILE...]",
-    .operands_least = 1,
-    .operands_most = 4,
+    .operands_min = 1,
+    .operands_max = 4,
     .summary = "a run as one HTML file: bars, time line, tables",
     .notes =
         "RUN is what --report of mul or run has written, or what mul --json or run --json prints;\n"

@@ -87,7 +87,7 @@ static enum mmul_status check_side_files(const struct call *call, const struct j
                 mmul_paths_are_same(path, side_file_path(call, j)))
                 return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': it is %s",
                                      what, path, side_files[j].what);
-        if (mmul_files_check_beside(path, what, err) != MMUL_OK)
+        if (mmul_files_check_text_path(path, what, err) != MMUL_OK)
             return err->status;
     }
     return MMUL_OK;
@@ -197,7 +197,7 @@ static void print_lines(void *context, const struct mmul_script_state *state) {
         job->metrics_errnum = errno;
     if (stream != NULL) {
         fflush(stream);
-        mmul_progress_hold(job->progress, mmul_script_has_open_line(job->state.script));
+        mmul_progress_suspend(job->progress, mmul_script_has_open_line(job->state.script));
     }
 }
 
@@ -211,7 +211,7 @@ static struct mmul_program_options options_of(const struct call *call, const str
         .verify_seed = (uint64_t)values[OPT_VERIFY_SEED].number,
         .no_fallback = is_on(call, OPT_NO_FALLBACK),
         .device_timeout_seconds = values[OPT_DEVICE_TIMEOUT].real,
-        .notice = mmul_progress_notice,
+        .notice = mmul_progress_print_notice,
         .notice_context = job->progress,
         .record = job->records,
         .memory_limit_bytes = values[OPT_MEMORY].number,
@@ -231,7 +231,8 @@ static enum mmul_status show_plan(const struct call *call, const struct job *job
                                   struct mmul_error *err) {
     char *text = NULL;
     if (is_on(call, OPT_JSON))
-        return mmul_print_made(mmul_program_plan_json(job->state.plan, &text, err), &text, stdout);
+        return mmul_print_owned_text(mmul_program_plan_json(job->state.plan, &text, err), &text,
+                                     stdout);
     const bool verbose = is_on(call, OPT_VERBOSE);
     mmul_program_print(mmul_script_program(job->state.script), verbose, stdout);
     putchar('\n');
@@ -242,9 +243,10 @@ static enum mmul_status show_plan(const struct call *call, const struct job *job
 
 static enum mmul_status show_json(const struct job *job, struct mmul_error *err) {
     char *text = NULL;
-    return mmul_print_made(mmul_script_json(job->state.script, job->state.plan, job->state.values,
-                                            &job->state.before, &text, err),
-                           &text, table_stream(job));
+    return mmul_print_owned_text(mmul_script_json(job->state.script, job->state.plan,
+                                                  job->state.values, &job->state.before, &text,
+                                                  err),
+                                 &text, table_stream(job));
 }
 
 // Prints warnings about the text read so far.
@@ -316,9 +318,9 @@ static enum mmul_status begin_program(void *context, const struct mmul_script_st
         return MMUL_OK;
     }
     const bool in_loop = mmul_script_turn(state->script, &turn);
-    mmul_interrupt_goes_on(in_loop);
+    mmul_interrupt_expect_more(in_loop);
     if (in_loop && !is_on(call, OPT_QUIET))
-        mmul_progress_turn(job->progress, &turn);
+        mmul_progress_show_turn(job->progress, &turn);
     return MMUL_OK;
 }
 
@@ -328,7 +330,7 @@ static enum mmul_status begin_last_program(void *context, const struct mmul_scri
     const struct job *job = context;
     enum mmul_status status = mmul_print_new_warnings(job->call, err);
     if (status == MMUL_OK && state->plan != NULL && !is_on(job->call, OPT_CHECK))
-        mmul_progress_enter(job->progress, "warming up");
+        mmul_progress_set_activity(job->progress, "warming up");
     return status;
 }
 
@@ -353,7 +355,7 @@ static enum mmul_status end_program(void *context, const struct mmul_script_stat
 static void print_header_notices(const struct call *call, const struct mmul_script *script) {
     const struct mmul_matrix *matrix;
     for (int i = 0; script != NULL && (matrix = mmul_script_input(script, i, NULL)) != NULL; i++)
-        mmul_print_header(call, matrix);
+        mmul_print_header_notice(call, matrix);
 }
 
 // Prints totals of several programs, before the report of the last one.
@@ -382,7 +384,7 @@ static enum mmul_status run_text(const struct call *call, const struct mmul_scri
                                                     .after = end_program};
     enum mmul_status status =
         mmul_script_run(call->context, request, &options, &callbacks, &job->state, err);
-    mmul_interrupt_goes_on(false);
+    mmul_interrupt_expect_more(false);
     mmul_progress_fini(job->progress);
     if (status == MMUL_OK && is_on(call, OPT_CHECK))
         return call->is_root ? show_plan(call, job, err) : MMUL_OK;
@@ -468,8 +470,8 @@ static const enum option_id options[] = {MMUL_RUN_OPTIONS, OPT_LOG,       OPT_ME
 const struct command mmul_command_run = {
     .name = "run",
     .operands = "FILE [NAME=VALUE...]",
-    .operands_least = 1,
-    .operands_most = 1 << 10,
+    .operands_min = 1,
+    .operands_max = 1 << 10,
     .summary = "a program of several operations, in a part of Python",
     .notes =
         "Values stay on the ranks and devices between operations, and move when one needs them\n"

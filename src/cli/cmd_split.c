@@ -97,7 +97,7 @@ static enum mmul_status split_file(const struct call *call, const struct mmul_sp
     const struct mmul_matrix_info info = mmul_matrix_info(matrix);
     status = mmul_split(matrix, split, err);
     mmul_progress_fini(call->progress);
-    mmul_print_header(call, matrix);
+    mmul_print_header_notice(call, matrix);
     mmul_matrix_close(matrix);
     if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0)
         status = print_shards(path, &info, split, err);
@@ -115,7 +115,7 @@ static enum mmul_status run_split(const struct call *call, struct mmul_error *er
         .rule = rules[values[OPT_SPLIT_RULE].number],
         .folder = folder,
     };
-    enum mmul_status status = mmul_shards_folder(call, folder, err);
+    enum mmul_status status = mmul_shards_find_folder(call, folder, err);
     if (status == MMUL_OK)
         status = choose_weights(call, &split.parts, &weights, err);
     if (status == MMUL_OK) {
@@ -134,8 +134,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_split = {
     .name = "split",
     .operands = "A",
-    .operands_least = 1,
-    .operands_most = 1,
+    .operands_min = 1,
+    .operands_max = 1,
     .summary = "a matrix into shard files",
     .notes =
         "Writes <A>_shard_0.bin, <A>_shard_1.bin ... and <A>_shards.json, from which join knows\n"

@@ -76,7 +76,7 @@ static enum mmul_status show_jobs(const struct call *call, const struct mmul_job
         return mmul_cli_hint(err, "mpimatmul top --once lists those that are");
     }
     if (values[OPT_JSON].number != 0)
-        return mmul_print_made(mmul_jobs_json(jobs, id, &text, err), &text, stdout);
+        return mmul_print_owned_text(mmul_jobs_json(jobs, id, &text, err), &text, stdout);
     if (values[OPT_ONCE].number != 0 && !has_job(jobs, NULL)) {
         puts("no job of yours is under way on this machine");
         return MMUL_OK;
@@ -112,8 +112,8 @@ static const enum option_id options[] = {OPT_ONCE, OPT_JSON, OPT_HELP, OPT_END};
 const struct command mmul_command_top = {
     .name = "top",
     .operands = "[JOB]",
-    .operands_least = 0,
-    .operands_most = 1,
+    .operands_min = 0,
+    .operands_max = 1,
     .summary = "jobs while they run: every rank, progress, the loss",
     .notes =
         "From another terminal, on the machine of the job's first process, by the user whose job\n"

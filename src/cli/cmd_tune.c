@@ -75,8 +75,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_tune = {
     .name = "tune",
     .operands = "[FILE...]",
-    .operands_least = 0,
-    .operands_most = 64,
+    .operands_min = 0,
+    .operands_max = 64,
     .summary = "faster kernels for one OpenCL device, kept for later runs",
     .notes =
         "Runs CLBlast's tuners (package clblast-utils), which takes minutes to hours, or reads\n"

@@ -56,7 +56,7 @@ static enum mmul_status run_verify(const struct call *call, struct mmul_error *e
         status = mmul_verify(&args, c, &verdict, err);
     if (status == MMUL_OK)
         status = check_verdict(call, &verdict, err);
-    mmul_print_header(call, c);
+    mmul_print_header_notice(call, c);
     mmul_matrix_close(c);
     mmul_inputs_destroy(inputs);
     mmul_operands_close(call, &args);
@@ -71,8 +71,8 @@ static const enum option_id options[] = {
 const struct command mmul_command_verify = {
     .name = "verify",
     .operands = "A B C",
-    .operands_least = 3,
-    .operands_most = 3,
+    .operands_min = 3,
+    .operands_max = 3,
     .summary = "is C = alpha op(A) op(B)? exit code 79 when not",
     .notes =
         "Costs O(n^2) where multiplying costs O(n^3): C x is compared with A (B x), row by row.\n",

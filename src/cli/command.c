@@ -64,8 +64,8 @@ static enum mmul_status hint_usage(const struct call *call, struct mmul_error *e
     const char *missing = command->operands;
     char given[128] = "";
     size_t length = 0;
-    if (command->operands_least == command->operands_most &&
-        call->operand_count < command->operands_least)
+    if (command->operands_min == command->operands_max &&
+        call->operand_count < command->operands_min)
         for (int i = 0; i < call->operand_count; i++) {
             const char *name = call->operands[i];
             if (length + strlen(name) + 2 > sizeof given ||
@@ -85,12 +85,12 @@ static enum mmul_status hint_usage(const struct call *call, struct mmul_error *e
 static enum mmul_status check_operands(const struct call *call, struct mmul_error *err) {
     const struct command *command = call->command;
     int count = call->operand_count;
-    if (count < command->operands_least || count > command->operands_most) {
+    if (count < command->operands_min || count > command->operands_max) {
         const char *bound = "";
-        if (command->operands_least != command->operands_most)
-            bound = count < command->operands_least ? "at least " : "at most ";
+        if (command->operands_min != command->operands_max)
+            bound = count < command->operands_min ? "at least " : "at most ";
         int expected =
-            count < command->operands_least ? command->operands_least : command->operands_most;
+            count < command->operands_min ? command->operands_min : command->operands_max;
         mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: expected %s%d operand%s, found %d", command->name,
                       bound, expected, expected == 1 ? "" : "s", count);
         return hint_usage(call, err);

@@ -18,7 +18,7 @@ struct option_refusal {
 struct command {
     const char *name;
     const char *operands; // shown in the usage line: "A B"
-    int operands_least, operands_most;
+    int operands_min, operands_max;
     const char *summary; // one line of `mpimatmul --help`
     const char *notes;   // text of its own --help, below the options
     const char *doing;   // shown by the progress display: "comparing"; NULL for "setting up"
@@ -28,7 +28,7 @@ struct command {
     const struct option_refusal *refused;
     bool needs_mpi; // runs on every rank as a collective call; otherwise on root only
     // Also lists unused devices, so drivers are queried even if cached answers exist.
-    bool shows_devices;
+    bool queries_all_devices;
     // Checks combinations of options and operands before MPI starts, without touching files. NULL
     // for no check. Fails with MMUL_ERR_USAGE.
     enum mmul_status (*check)(const struct call *call, struct mmul_error *err);

@@ -41,8 +41,8 @@ enum mmul_status mmul_files_check_operands(const struct call *call, struct mmul_
                                    err);
 }
 
-enum mmul_status mmul_files_check_beside(const char *path, const char *what,
-                                         struct mmul_error *err) {
+enum mmul_status mmul_files_check_text_path(const char *path, const char *what,
+                                            struct mmul_error *err) {
     struct stat there;
     char folder[4096] = ".";
     const char *slash = strrchr(path, '/');
@@ -116,6 +116,6 @@ enum mmul_status mmul_files_name_result(const struct mmul_result_name *name, cha
     return MMUL_OK;
 }
 
-FILE *mmul_files_tables(const char *output) {
+FILE *mmul_files_table_stream(const char *output) {
     return mmul_path_is_stdout(output) ? stderr : stdout;
 }

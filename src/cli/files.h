@@ -18,8 +18,8 @@ enum mmul_status mmul_files_check_operands(const struct call *call, struct mmul_
 
 // Checks early that a text can be written to `path`, so that a long run does not fail at its end.
 // what: the text's name, such as "the report". Fails with MMUL_ERR_CREATE.
-enum mmul_status mmul_files_check_beside(const char *path, const char *what,
-                                         struct mmul_error *err);
+enum mmul_status mmul_files_check_text_path(const char *path, const char *what,
+                                            struct mmul_error *err);
 
 // Creates a set of inputs that follows --missing, or opens a single matrix. Fail as
 // mmul_inputs_create and mmul_matrix_open.
@@ -43,4 +43,4 @@ enum mmul_status mmul_files_name_result(const struct mmul_result_name *name, cha
                                         size_t capacity, struct mmul_error *err);
 
 // Returns the stream for tables: standard output, or stderr if the matrix goes to standard output.
-FILE *mmul_files_tables(const char *output);
+FILE *mmul_files_table_stream(const char *output);

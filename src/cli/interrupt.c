@@ -3,7 +3,7 @@
 // soon as the first rank ends, mpirun kills the others. So root prints the state of the output and
 // stays for a moment. The other ranks remove their parts of persistent values, and one tick later
 // those they were about to begin. Meanwhile root's other threads find out which ranks do not answer
-// (exec/conduct/farewell.h).
+// (exec/conduct/lost_ranks.h).
 //
 // A handler gets no argument of ours and may run on any thread. All data for it is in mutable
 // globals, which are written before it is installed.
@@ -125,22 +125,22 @@ static void install_handler(int number) {
         sigaction(number, &ours, NULL);
 }
 
-void mmul_interrupt_begin(bool is_first, bool is_several) {
+void mmul_interrupt_install(bool is_first, bool is_one_of_several) {
     owner = getpid();
     prints = is_first;
-    has_others = is_several;
+    has_others = is_one_of_several;
     has_bar = isatty(STDERR_FILENO);
     install_handler(SIGALRM);
     for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++)
         install_handler(interrupts[i].number);
 }
 
-void mmul_interrupt_end(void) {
+void mmul_interrupt_finish(void) {
     while (atomic_load(&said_to) >= 0) // the handler is already ending the process
         pause();
     atomic_store(&has_ended, true);
 }
 
-void mmul_interrupt_goes_on(bool does) {
+void mmul_interrupt_expect_more(bool does) {
     atomic_store(&goes_on, does);
 }

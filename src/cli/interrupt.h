@@ -8,12 +8,12 @@
 // if it is one of several, it exits 0.5 seconds later. The other processes exit after two seconds,
 // unless the job has ended by then. A result that already has its final name is kept, and the
 // process may end normally.
-void mmul_interrupt_begin(bool is_first, bool is_several);
+void mmul_interrupt_install(bool is_first, bool is_one_of_several);
 
 // Tells the handlers if more outputs will follow, as in a loop. The finished outputs are then not
 // all.
-void mmul_interrupt_goes_on(bool does);
+void mmul_interrupt_expect_more(bool does);
 
 // Marks the end of the program's own output. A signal after that leaves the process two seconds to
 // end.
-void mmul_interrupt_end(void);
+void mmul_interrupt_finish(void);

@@ -51,9 +51,10 @@ struct launcher mmul_launcher_find(void) {
         rank = getenv("SLURM_PROCID");
     return (struct launcher){.is_present = rank != NULL,
                              .is_first = rank == NULL || strcmp(rank, "0") == 0,
-                             .is_several = joins && size != NULL && atoi(size) > 1,
-                             .is_mixed = joins && contexts != NULL && atoi(contexts) > 1,
-                             .unmet_nodes = count_unmet_nodes()};
+                             .is_one_of_several = joins && size != NULL && atoi(size) > 1,
+                             .has_several_commands =
+                                 joins && contexts != NULL && atoi(contexts) > 1,
+                             .nodes_without_barrier = count_unmet_nodes()};
 }
 
 // ---------------------------------------------------------------------------- settings of the user
@@ -161,7 +162,7 @@ static const struct setting *settings_of(const struct mpi_settings *settings) {
     return settings->is_alone ? settings_alone : settings_of_job;
 }
 
-void mmul_settings_begin(struct mpi_settings *settings, bool is_alone) {
+void mmul_mpi_settings_apply(struct mpi_settings *settings, bool is_alone) {
     *settings = (struct mpi_settings){.is_alone = is_alone};
     for (int i = 0; i < MMUL_SETTINGS_MOST; i++) {
         const struct setting *s = &settings_of(settings)[i];
@@ -174,13 +175,13 @@ void mmul_settings_begin(struct mpi_settings *settings, bool is_alone) {
     }
 }
 
-void mmul_settings_end(const struct mpi_settings *settings) {
+void mmul_mpi_settings_restore(const struct mpi_settings *settings) {
     for (int i = 0; i < MMUL_SETTINGS_MOST; i++)
         if (settings->is_ours[i])
             unsetenv(settings_of(settings)[i].variable);
 }
 
-void mmul_launcher_send_at_once(void) {
+void mmul_launcher_disable_send_delay(void) {
     enum { FIRST = 3, MANY = 64 };
     const int on = 1;
     for (int fd = FIRST; fd < MANY; fd++) // fails harmlessly for other descriptors

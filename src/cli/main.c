@@ -155,7 +155,8 @@ static void run_command(struct call *call, struct mmul_error *err) {
     mmul_progress_init(&progress, has_progress ? (int)values[OPT_PROGRESS].number : NONE);
     call->progress = &progress;
     if (call->is_root && values[OPT_QUIET].number == 0)
-        mmul_progress_tick(&progress, command->doing != NULL ? command->doing : "setting up");
+        mmul_progress_start_thread(&progress,
+                                   command->doing != NULL ? command->doing : "setting up");
     command->run(call, err);
     mmul_progress_fini(&progress);
     call->progress = NULL;
@@ -169,7 +170,7 @@ static int run_alone(struct call *call, struct mmul_error *err) {
         run_command(call, err);
     if (err->status == MMUL_OK)
         mmul_print_flush(err);
-    mmul_interrupt_end();
+    mmul_interrupt_finish();
     return print_failure(call, err);
 }
 
@@ -189,18 +190,18 @@ static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
     call->is_root = launcher->is_first;
     if (mmul_process_check_files(&no_start) != MMUL_OK)
         return report_without_mpi(launcher, &no_start);
-    if (launcher->unmet_nodes > 0) // before MPI starts, which may crash the job
+    if (launcher->nodes_without_barrier > 0) // before MPI starts, which may crash the job
         mmul_print_remark(call,
                           "warning: srun's %d nodes may not wait for each other when MPI starts, "
                           "and one start in many crashes then: export SLURM_PMIX_FENCE=ring first",
-                          launcher->unmet_nodes);
+                          launcher->nodes_without_barrier);
     if (mmul_session_begin(&session, call, err) == MMUL_OK &&
         (call->command->needs_mpi || call->is_root))
         run_command(call, err);
     if (err->status == MMUL_OK && call->is_root)
         mmul_print_flush(err);
     mmul_session_agree(err);
-    mmul_interrupt_end();
+    mmul_interrupt_finish();
     if (call->is_root)
         print_failure(call, err);
     mmul_session_end(&session, call);
@@ -217,9 +218,10 @@ static int run_call(int argc, char **argv, const struct launcher *launcher) {
     if (err.status == MMUL_OK && !is_local && check_open_files(&err) == MMUL_OK &&
         check_stack(&err) == MMUL_OK)
         err.status = mmul_process_check(&err);
-    if (is_local && !launcher->is_several && !launcher->is_first)
+    if (is_local && !launcher->is_one_of_several && !launcher->is_first)
         return EXIT_SUCCESS; // without MPI the ranks cannot compare their commands
-    if ((is_local && !launcher->is_several) || (err.status != MMUL_OK && !launcher->is_present))
+    if ((is_local && !launcher->is_one_of_several) ||
+        (err.status != MMUL_OK && !launcher->is_present))
         return run_alone(&call, &err);
     return run_on_all_ranks(launcher, &call, &err);
 }
@@ -236,15 +238,16 @@ static int answer_question(const char *question, int code, const struct launcher
     const struct command command = {.name = question, .options = no_options, .run = return_status};
     struct call call = {.command = &command, .options.accepted = no_options};
     struct mmul_error err = {0};
-    return code == EXIT_SUCCESS && launcher->is_mixed ? run_on_all_ranks(launcher, &call, &err)
-                                                      : code;
+    return code == EXIT_SUCCESS && launcher->has_several_commands
+               ? run_on_all_ranks(launcher, &call, &err)
+               : code;
 }
 
 static int run_program(int argc, char **argv) {
     const struct launcher launcher = mmul_launcher_find();
-    const bool is_asked = launcher.is_first || launcher.is_mixed;
+    const bool is_asked = launcher.is_first || launcher.has_several_commands;
     mmul_process_end_with_launcher();
-    mmul_interrupt_begin(launcher.is_first, launcher.is_several);
+    mmul_interrupt_install(launcher.is_first, launcher.is_one_of_several);
     if (asks_for_help(argc, argv))
         return answer_question("--help", is_asked ? print_help(argc, argv) : EXIT_SUCCESS,
                                &launcher);

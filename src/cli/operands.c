@@ -111,9 +111,9 @@ enum mmul_status mmul_operands_output_path(const struct call *call,
 }
 
 void mmul_operands_close(const struct call *call, struct mmul_matmul *args) {
-    mmul_print_header(call, args->a);
-    mmul_print_header(call, args->b);
-    mmul_print_header(call, args->c_in);
+    mmul_print_header_notice(call, args->a);
+    mmul_print_header_notice(call, args->b);
+    mmul_print_header_notice(call, args->c_in);
     mmul_matrix_close(args->c_in);
     mmul_matrix_close(args->b);
     mmul_matrix_close(args->a);

@@ -295,7 +295,7 @@ static void print_value(const struct option_row *row, const struct option_value 
         fputs(value->text, stream);
 }
 
-char *mmul_options_agreed(const struct options *options, const char *heading) {
+char *mmul_options_format_agreed(const struct options *options, const char *heading) {
     char *text = NULL;
     size_t length = 0;
     FILE *stream = open_memstream(&text, &length);
@@ -331,7 +331,7 @@ void mmul_options_print(const struct options *options, FILE *stream) {
     }
 }
 
-bool mmul_option_is_variable(const char *name, char nearest[static 64]) {
+bool mmul_option_check_variable(const char *name, char nearest[static 64]) {
     // Variables of the Python package, which may be set in a job that also starts programs.
     static const char *const of_python[] = {"MPIMATMUL_LIBRARY", "MPIMATMUL_WAIT_SECONDS"};
     const size_t prefix = strlen("MPIMATMUL_"); // the common prefix would make all names similar

@@ -168,7 +168,7 @@ enum mmul_status mmul_options_parse(struct options *options, const enum option_i
 
 // Returns `heading` and a line `name=value` for each option that must agree between ranks. Equal
 // values have equal spelling. Freed by the caller with free(); NULL if memory runs out.
-char *mmul_options_agreed(const struct options *options, const char *heading);
+char *mmul_options_format_agreed(const struct options *options, const char *heading);
 
 // Prints a line for each option from the command line or the environment, with its value and
 // source.
@@ -176,4 +176,4 @@ void mmul_options_print(const struct options *options, FILE *stream);
 
 // Returns true if `name`, "MPIMATMUL_...", is the variable of an option of any command. Otherwise
 // `nearest` is a similar variable, or "".
-bool mmul_option_is_variable(const char *name, char nearest[static 64]);
+bool mmul_option_check_variable(const char *name, char nearest[static 64]);

@@ -62,7 +62,7 @@ void mmul_print_overflows(const struct call *call, const char *name, int64_t cou
                                 (long long)count, count == 1 ? "" : "s", mmul_dtype_name(dtype));
 }
 
-void mmul_print_header(const struct call *call, const struct mmul_matrix *input) {
+void mmul_print_header_notice(const struct call *call, const struct mmul_matrix *input) {
     if (input != NULL && mmul_matrix_info(input).has_header)
         mmul_print_remark(call, "notice: the first line of '%s' is a header and was skipped",
                           mmul_matrix_name(input));
@@ -98,7 +98,7 @@ void mmul_print_options(const struct call *call) {
         if (strncmp(*variable, prefix, sizeof prefix - 1) != 0)
             continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*variable, "="), *variable);
-        if (!mmul_option_is_variable(name, nearest))
+        if (!mmul_option_check_variable(name, nearest))
             mmul_print_remark(call, "warning: no option reads the variable '%s'%s%s%s", name,
                               nearest[0] ? ", did you mean '" : "", nearest,
                               nearest[0] ? "'?" : "");
@@ -177,7 +177,7 @@ void mmul_print_table(const char *tabbed, const char *alignment, const char *gap
     }
 }
 
-enum mmul_status mmul_print_made(enum mmul_status status, char **text, FILE *stream) {
+enum mmul_status mmul_print_owned_text(enum mmul_status status, char **text, FILE *stream) {
     if (status == MMUL_OK && *text != NULL)
         fputs(*text, stream);
     mmul_free(*text);

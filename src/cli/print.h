@@ -21,7 +21,7 @@ void mmul_print_overflows(const struct call *call, const char *name, int64_t cou
                           enum mmul_dtype dtype);
 
 // Prints a notice if the first line of the input is a header. NULL is allowed.
-void mmul_print_header(const struct call *call, const struct mmul_matrix *input);
+void mmul_print_header_notice(const struct call *call, const struct mmul_matrix *input);
 
 // Prints "mpimatmul: warning: ..." for each line.
 void mmul_print_warnings(const struct call *call, const char *const *lines, int count);
@@ -55,7 +55,7 @@ void mmul_print_table(const char *tabbed, const char *alignment, const char *gap
 
 // Prints a text made by the library if `status` is MMUL_OK, and frees it (NULL is allowed). Takes
 // the address, so that the call that makes the text may be the first argument. Returns `status`.
-enum mmul_status mmul_print_made(enum mmul_status status, char **text, FILE *stream);
+enum mmul_status mmul_print_owned_text(enum mmul_status status, char **text, FILE *stream);
 
 // Flushes stdout. Fails with MMUL_ERR_IO if any earlier output was lost.
 enum mmul_status mmul_print_flush(struct mmul_error *err);

@@ -110,7 +110,7 @@ void mmul_progress_show(void *context, const struct mmul_progress *is) {
 }
 
 // "turn 7 of 2000, 0.85 turns/s, 39 min 5 s left"
-void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn *turn) {
+void mmul_progress_show_turn(struct progress *progress, const struct mmul_script_turn *turn) {
     const double now = mmul_progress_now();
     const double over = (double)(turn->at - turn->first), left = (double)(turn->end - turn->at);
     char state[192], seconds[32];
@@ -151,7 +151,7 @@ static void show_activity(struct progress *progress, double now) {
 static void *run_thread(void *context) {
     struct progress *progress = context;
     pthread_mutex_lock(&progress->lock);
-    while (progress->is_ticking) {
+    while (progress->is_thread_running) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += (long)(tick_seconds * 1e9);
@@ -160,7 +160,7 @@ static void *run_thread(void *context) {
         pthread_cond_timedwait(&progress->ends, &progress->lock, &until);
         const double now = mmul_progress_now(),
                      quiet = progress->style == PROGRESS_BAR ? tick_seconds : 0;
-        if (progress->is_ticking && now >= progress->next_seconds + quiet)
+        if (progress->is_thread_running && now >= progress->next_seconds + quiet)
             show_activity(progress, now);
     }
     pthread_mutex_unlock(&progress->lock);
@@ -168,21 +168,21 @@ static void *run_thread(void *context) {
 }
 
 // The thread blocks all signals, so that other threads receive them.
-void mmul_progress_tick(struct progress *progress, const char *doing) {
+void mmul_progress_start_thread(struct progress *progress, const char *doing) {
     sigset_t all, before;
     if (progress->style == PROGRESS_NONE)
         return;
     snprintf(progress->doing, sizeof progress->doing, "%s", doing);
     pthread_cond_init(&progress->ends, NULL);
-    progress->is_ticking = true;
+    progress->is_thread_running = true;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&progress->thread, NULL, run_thread, progress) != 0)
-        progress->is_ticking = false;
+        progress->is_thread_running = false;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void mmul_progress_enter(struct progress *progress, const char *doing) {
+void mmul_progress_set_activity(struct progress *progress, const char *doing) {
     if (progress->style == PROGRESS_NONE)
         return;
     pthread_mutex_lock(&progress->lock);
@@ -190,7 +190,7 @@ void mmul_progress_enter(struct progress *progress, const char *doing) {
     pthread_mutex_unlock(&progress->lock);
 }
 
-void mmul_progress_hold(struct progress *progress, bool is_held) {
+void mmul_progress_suspend(struct progress *progress, bool is_held) {
     if (progress->style == PROGRESS_NONE)
         return;
     pthread_mutex_lock(&progress->lock);
@@ -211,9 +211,9 @@ void mmul_progress_clear(struct progress *progress) {
 }
 
 void mmul_progress_fini(struct progress *progress) {
-    if (progress->is_ticking) {
+    if (progress->is_thread_running) {
         pthread_mutex_lock(&progress->lock);
-        progress->is_ticking = false;
+        progress->is_thread_running = false;
         pthread_cond_signal(&progress->ends);
         pthread_mutex_unlock(&progress->lock);
         pthread_join(progress->thread, NULL);
@@ -222,7 +222,7 @@ void mmul_progress_fini(struct progress *progress) {
     progress->style = PROGRESS_NONE;
 }
 
-void mmul_progress_notice(void *context, const char *text) {
+void mmul_progress_print_notice(void *context, const char *text) {
     mmul_progress_clear(context);
     fprintf(stderr, "mpimatmul: %s\n", text);
 }

@@ -20,7 +20,7 @@ struct progress {
     bool is_drawn;       // a bar is on the terminal
     bool is_held;        // no bar may be drawn, because a printed line is not finished
     char doing[96];      // last reported activity: "multiply 45 %"
-    bool is_ticking;
+    bool is_thread_running;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t ends;
@@ -37,22 +37,22 @@ void mmul_progress_seconds(double seconds, char *text, size_t capacity);
 void mmul_progress_init(struct progress *progress, int choice);
 
 // Starts the thread that shows `doing` until there is more to report.
-void mmul_progress_tick(struct progress *progress, const char *doing);
+void mmul_progress_start_thread(struct progress *progress, const char *doing);
 
 // Sets the current activity.
-void mmul_progress_enter(struct progress *progress, const char *doing);
+void mmul_progress_set_activity(struct progress *progress, const char *doing);
 
 // Callback for the library's reports; `context` is the struct progress.
 void mmul_progress_show(void *context, const struct mmul_progress *progress);
 
 // Reports the start of a loop iteration.
-void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn *turn);
+void mmul_progress_show_turn(struct progress *progress, const struct mmul_script_turn *turn);
 
 // Callback for a message of the library that must appear at once.
-void mmul_progress_notice(void *context, const char *text);
+void mmul_progress_print_notice(void *context, const char *text);
 
 // Suspends or resumes the bar. A bar would erase an unfinished line of output.
-void mmul_progress_hold(struct progress *progress, bool is_held);
+void mmul_progress_suspend(struct progress *progress, bool is_held);
 
 // Removes the bar, so that the next output starts on an empty line.
 void mmul_progress_clear(struct progress *progress);

@@ -22,10 +22,10 @@ static enum mmul_status probe_devices(struct session *session, struct call *call
                                       struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const char *device = values[OPT_DEVICE].text != NULL ? values[OPT_DEVICE].text : "cpu";
-    bool shows = call->command->shows_devices || values[OPT_VERBOSE].number != 0;
+    bool shows = call->command->queries_all_devices || values[OPT_VERBOSE].number != 0;
     const struct mmul_probe_options options = {
         .limit_seconds = probe_limit_seconds,
-        .ask_again = call->command->shows_devices,
+        .ask_again = call->command->queries_all_devices,
         .device = shows && strcmp(device, "auto") == 0 ? NULL : device,
         .waiting = print_waiting,
         .context = call};
@@ -36,10 +36,10 @@ static enum mmul_status probe_devices(struct session *session, struct call *call
 static enum mmul_status start_mpi(bool is_alone, struct call *call, struct mmul_error *err) {
     struct mpi_settings settings;
     int provided = MPI_THREAD_SINGLE, rank = 0;
-    mmul_settings_begin(&settings, is_alone);
+    mmul_mpi_settings_apply(&settings, is_alone);
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
-    mmul_settings_end(&settings);
-    mmul_launcher_send_at_once();
+    mmul_mpi_settings_restore(&settings);
+    mmul_launcher_disable_send_delay();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &call->ranks);
     call->is_root = rank == 0;
@@ -60,7 +60,7 @@ static char *agreed_text(const struct call *call) {
     for (int i = 0; i < call->operand_count; i++)
         fprintf(stream, "operand %d=%s\n", i + 1, call->operands[i]);
     if (fclose(stream) == 0)
-        agreed = mmul_options_agreed(&call->options, heading);
+        agreed = mmul_options_format_agreed(&call->options, heading);
     free(heading);
     return agreed;
 }

@@ -4,8 +4,9 @@
 
 #include "cli/failure.h"
 
-enum mmul_status mmul_shards_folder(const struct call *call, char folder[SHARD_FOLDER_CAPACITY],
-                                    struct mmul_error *err) {
+enum mmul_status mmul_shards_find_folder(const struct call *call,
+                                         char folder[SHARD_FOLDER_CAPACITY],
+                                         struct mmul_error *err) {
     const char *given = call->options.values[OPT_SHARD_DIR].text;
     char standard[64];
     int length = snprintf(folder, SHARD_FOLDER_CAPACITY, "%s",

@@ -43,9 +43,9 @@ static enum mmul_status exchange_init(struct mmul_channel *x, struct mmul_error 
     enum mmul_status status = MMUL_OK;
     for (int i = 0; i < MMUL_CHANNEL_LANES && status == MMUL_OK; i++) {
         struct mmul_lane *lane = &x->chunks.lanes[i];
-        status = MMUL_ALLOCATE_ALL("traffic", err, MMUL_WANT(lane->counts, size),
-                                   MMUL_WANT(lane->displacements, size),
-                                   MMUL_WANT(lane->trailers, size));
+        status = MMUL_ALLOCATE_ALL("traffic", err, MMUL_ARRAY(lane->counts, size),
+                                   MMUL_ARRAY(lane->displacements, size),
+                                   MMUL_ARRAY(lane->trailers, size));
         if (status == MMUL_OK && x->transport->rank == 0)
             status = MMUL_ALLOCATE_RAW(lane->data, x->buffer_bytes, "traffic", err);
     }
@@ -69,11 +69,11 @@ static void exchange_fini(struct mmul_channel *channel) {
 // Computes the sizes of chunks, the same on all members.
 static void exchange_begin(struct mmul_channel *channel) {
     const struct mmul_transport *t = channel->transport;
-    int64_t longest = 0, members = mmul_larger(t->size - 1, 1);
+    int64_t longest = 0, members = mmul_max(t->size - 1, 1);
     for (int member = 1; member < t->size; member++)
-        longest = mmul_larger(longest, channel->cargo.node_bytes[t->members.nodes[member]]);
+        longest = mmul_max(longest, channel->cargo.node_bytes[t->members.nodes[member]]);
     channel->chunks.bytes =
-        mmul_larger(channel->buffer_bytes / members / ALIGNMENT * ALIGNMENT, ALIGNMENT);
+        mmul_max(channel->buffer_bytes / members / ALIGNMENT * ALIGNMENT, ALIGNMENT);
     channel->chunks.count = mmul_divide_up(longest, channel->chunks.bytes);
     channel->chunks.begun = channel->chunks.ended = 0;
 }
@@ -88,8 +88,8 @@ static struct mmul_trailer *trailer_of(const struct mmul_channel *x, const struc
 }
 
 static int64_t chunk_begin(const struct mmul_channel *x, int64_t chunk, int member) {
-    return mmul_smaller(chunk * x->chunks.bytes,
-                        x->cargo.node_bytes[x->transport->members.nodes[member]]);
+    return mmul_min(chunk * x->chunks.bytes,
+                    x->cargo.node_bytes[x->transport->members.nodes[member]]);
 }
 
 static void lay_out_chunk(struct mmul_channel *x, struct mmul_lane *lane, int64_t chunk) {
@@ -129,7 +129,7 @@ static void begin_scatter(struct mmul_channel *x, struct mmul_lane *lane, char *
                             t->outward, &lane->requests[1]);
     mmul_peers_check(&t->members, code, "scatter");
     for (int member = 1; root && member < t->size; member++)
-        mmul_peers_count(&t->members, member, lane->counts[member]);
+        mmul_peers_count_sent(&t->members, member, lane->counts[member]);
 }
 
 static void begin_gather(struct mmul_channel *x, struct mmul_lane *lane, char *mine) {
@@ -146,7 +146,7 @@ static void begin_gather(struct mmul_channel *x, struct mmul_lane *lane, char *m
                            lane->trailers, each, MPI_BYTE, 0, t->inward, &lane->requests[1]);
     mmul_peers_check(&t->members, code, "gather");
     if (!root)
-        mmul_peers_count(&t->members, 0, count);
+        mmul_peers_count_sent(&t->members, 0, count);
 }
 
 // Begins a chunk. After an alarm chunks begin and end without MPI, and memory that MPI holds is not
@@ -177,8 +177,8 @@ static void check_chunk(struct mmul_channel *x, const struct mmul_lane *lane, in
         int64_t begin = chunk_begin(x, chunk, member), end = begin + lane->counts[member];
         int node = x->transport->members.nodes[member];
         if (begin < end && !is_void(x) &&
-            mmul_trailer_fits(&x->transport->members, &lane->trailers[member], piece, end - begin,
-                              node, 0))
+            mmul_trailer_matches(&x->transport->members, &lane->trailers[member], piece,
+                                 end - begin, node, 0))
             consume_bytes(x, x->cargo.context, node, begin, end, piece);
     }
 }
@@ -189,9 +189,9 @@ static void end_chunk(struct mmul_channel *x, const struct mmul_lane *lane, int6
     if (rank == 0 && is_inward(x))
         check_chunk(x, lane, chunk);
     else if (rank > 0 && !is_inward(x) && count > 0 && !is_void(x))
-        mmul_trailer_fits(&x->transport->members, trailer_of(x, lane),
-                          x->cargo.memory + chunk_begin(x, chunk, rank), count, 0,
-                          x->transport->members.nodes[rank]);
+        mmul_trailer_matches(&x->transport->members, trailer_of(x, lane),
+                             x->cargo.memory + chunk_begin(x, chunk, rank), count, 0,
+                             x->transport->members.nodes[rank]);
 }
 
 static bool exchange_advance(struct mmul_channel *x) {
@@ -268,8 +268,7 @@ static void begin_packet(struct mmul_channel *channel) {
     struct mmul_packets *packets = &channel->packets;
     struct mmul_packet *p = packet_of(channel, packets->begun);
     char *buffer = packets->data + packets->begun % MMUL_CHANNEL_PACKETS * channel->buffer_bytes;
-    const int64_t begin = channel->at,
-                  end = mmul_smaller(begin + channel->buffer_bytes, cargo->bytes);
+    const int64_t begin = channel->at, end = mmul_min(begin + channel->buffer_bytes, cargo->bytes);
     const bool made = packets->from < 0;
     *p = (struct mmul_packet){.data = cargo->memory != NULL ? cargo->memory + begin : buffer,
                               .to = packets->to,
@@ -389,8 +388,7 @@ static bool transfer_stretch(struct mmul_channel *channel) {
         return false;
     const bool is_there = cargo->memory == NULL;
     char *memory = is_there ? NULL : cargo->memory + begin;
-    channel->at =
-        is_there ? cargo->bytes : mmul_smaller(begin + channel->buffer_bytes, cargo->bytes);
+    channel->at = is_there ? cargo->bytes : mmul_min(begin + channel->buffer_bytes, cargo->bytes);
     if (channel->kind == MMUL_CHANNEL_LOAD)
         produce_bytes(channel, 0, begin, channel->at, memory);
     else

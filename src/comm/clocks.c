@@ -47,8 +47,8 @@ static int answer_root(MPI_Comm mpi, double *ahead) {
     return code;
 }
 
-enum mmul_status mmul_clocks_compare(const struct mmul_comm *comm, double *ahead_seconds,
-                                     struct mmul_error *err) {
+enum mmul_status mmul_clocks_measure_offset(const struct mmul_comm *comm,
+                                            double *clock_lead_seconds, struct mmul_error *err) {
     int code = MPI_SUCCESS;
     double ahead = 0;
     if (comm->rank == 0)
@@ -60,6 +60,6 @@ enum mmul_status mmul_clocks_compare(const struct mmul_comm *comm, double *ahead
         ahead = 0;
     if (code == MPI_SUCCESS)
         code = MPI_Bcast(&ahead, 1, MPI_DOUBLE, 0, comm->node);
-    *ahead_seconds = ahead;
+    *clock_lead_seconds = ahead;
     return mmul_comm_agree(comm, mmul_comm_check(code, "comparing clocks", err), err);
 }

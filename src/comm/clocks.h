@@ -5,7 +5,7 @@
 
 #include "comm/comm.h"
 
-// Collective over world. *ahead_seconds: lead of this host's clock over root's, accurate to half of
-// the shortest of some round trips; 0 on root's node.
-enum mmul_status mmul_clocks_compare(const struct mmul_comm *comm, double *ahead_seconds,
-                                     struct mmul_error *err);
+// Collective over world. *clock_lead_seconds: lead of this host's clock over root's, accurate to
+// half of the shortest of some round trips; 0 on root's node.
+enum mmul_status mmul_clocks_measure_offset(const struct mmul_comm *comm,
+                                            double *clock_lead_seconds, struct mmul_error *err);

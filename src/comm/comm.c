@@ -28,16 +28,17 @@ enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *
 
 enum mmul_status mmul_alarm_begin(struct mmul_alarm *alarm, MPI_Comm leaders,
                                   struct mmul_error *err) {
-    *alarm = (struct mmul_alarm){.leaders = leaders, .hearing = MPI_REQUEST_NULL};
-    int code = MPI_Irecv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, ALARM_TAG, leaders, &alarm->hearing);
+    *alarm = (struct mmul_alarm){.leaders = leaders, .alarm_receive = MPI_REQUEST_NULL};
+    int code =
+        MPI_Irecv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, ALARM_TAG, leaders, &alarm->alarm_receive);
     return mmul_comm_check(code, "communicator set-up", err);
 }
 
 void mmul_alarm_end(struct mmul_alarm *alarm) {
-    if (alarm->hearing == MPI_REQUEST_NULL)
+    if (alarm->alarm_receive == MPI_REQUEST_NULL)
         return;
-    MPI_Cancel(&alarm->hearing);
-    MPI_Request_free(&alarm->hearing);
+    MPI_Cancel(&alarm->alarm_receive);
+    MPI_Request_free(&alarm->alarm_receive);
 }
 
 static void send_alarm(const struct mmul_alarm *alarm, int member) {
@@ -63,11 +64,11 @@ void mmul_alarm_raise(struct mmul_alarm *alarm) {
             send_alarm(alarm, member);
 }
 
-bool mmul_alarm_listen(struct mmul_alarm *alarm) {
+bool mmul_alarm_poll(struct mmul_alarm *alarm) {
     int came = 0;
     if (alarm == NULL || alarm->is_raised)
         return alarm != NULL;
-    if (MPI_Test(&alarm->hearing, &came, MPI_STATUS_IGNORE) == MPI_SUCCESS && came)
+    if (MPI_Test(&alarm->alarm_receive, &came, MPI_STATUS_IGNORE) == MPI_SUCCESS && came)
         alarm->is_raised = true;
     return alarm->is_raised;
 }
@@ -78,7 +79,7 @@ bool mmul_alarm_is_raised(const struct mmul_alarm *alarm) {
 
 static void (*attend_wait)(void);
 
-void mmul_comm_attend_waits(void (*attend)(void)) {
+void mmul_comm_set_wait_callback(void (*attend)(void)) {
     attend_wait = attend;
 }
 
@@ -89,7 +90,7 @@ static int wait_after(double spin, MPI_Request *request, struct mmul_alarm *alar
         int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS || done)
             return code;
-        if (mmul_alarm_listen(alarm))
+        if (mmul_alarm_poll(alarm))
             return MPI_ERR_OTHER;
         if (mmul_clock_now() - begin < spin) {
             sched_yield();
@@ -97,7 +98,7 @@ static int wait_after(double spin, MPI_Request *request, struct mmul_alarm *alar
         }
         if (attend_wait != NULL)
             attend_wait();
-        mmul_clock_nap(nap);
+        mmul_clock_sleep(nap);
         nap = 2 * nap < LONGEST_NAP_SECONDS ? 2 * nap : LONGEST_NAP_SECONDS;
     }
 }
@@ -106,7 +107,7 @@ int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm) {
     return wait_after(SPIN_SECONDS, request, alarm);
 }
 
-void mmul_comm_say_farewell(const struct mmul_comm *comm) {
+void mmul_comm_send_farewell(const struct mmul_comm *comm) {
     MPI_Request request;
     if (MPI_Isend(NULL, 0, MPI_BYTE, 0, FAREWELL_TAG, comm->world, &request) == MPI_SUCCESS)
         MPI_Request_free(&request);
@@ -152,8 +153,8 @@ static enum mmul_status create_communicators(struct mmul_comm *comm, MPI_Comm pa
     enum mmul_status status = mmul_comm_check(find_nodes(comm), "communicator set-up", err);
     if (status != MMUL_OK)
         return status;
-    status = MMUL_ALLOCATE_ALL("ranks", err, MMUL_WANT(comm->rank_node, comm->size),
-                               MMUL_WANT(comm->directions, 1));
+    status = MMUL_ALLOCATE_ALL("ranks", err, MMUL_ARRAY(comm->rank_node, comm->size),
+                               MMUL_ARRAY(comm->directions, 1));
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(comm->directions->members, comm->size, "ranks", err);
     if (status == MMUL_OK && comm->leaders != MPI_COMM_NULL)
@@ -163,7 +164,7 @@ static enum mmul_status create_communicators(struct mmul_comm *comm, MPI_Comm pa
     status = mmul_comm_agree(comm, status, err);
     if (status != MMUL_OK)
         return status;
-    return mmul_comm_share(comm, &comm->node_index, sizeof(int), comm->rank_node, err);
+    return mmul_comm_allgather(comm, &comm->node_index, sizeof(int), comm->rank_node, err);
 }
 
 enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
@@ -173,7 +174,7 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
     struct mmul_error agreed = {.status = status};
     if (status != MMUL_OK)
         agreed = *err;
-    if (mmul_agree_on(parent, &agreed) != MMUL_OK) {
+    if (mmul_comm_agree_over(parent, &agreed) != MMUL_OK) {
         mmul_free(made);
         *err = agreed;
         return agreed.status;
@@ -187,12 +188,12 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
     return status;
 }
 
-void mmul_directions_free(struct mmul_directions *directions) {
+void mmul_traffic_comms_free(struct mmul_traffic_comms *directions) {
     if (directions->outward != MPI_COMM_NULL)
         MPI_Comm_free(&directions->outward);
     if (directions->inward != MPI_COMM_NULL)
         MPI_Comm_free(&directions->inward);
-    directions->are_there = false;
+    directions->are_created = false;
 }
 
 void mmul_comm_destroy(struct mmul_comm *comm) {
@@ -200,8 +201,8 @@ void mmul_comm_destroy(struct mmul_comm *comm) {
         return;
     if (comm->alarm != NULL)
         mmul_alarm_end(comm->alarm);
-    if (comm->directions != NULL && comm->directions->are_there && !mmul_comm_is_broken(comm))
-        mmul_directions_free(comm->directions);
+    if (comm->directions != NULL && comm->directions->are_created && !mmul_comm_is_broken(comm))
+        mmul_traffic_comms_free(comm->directions);
     if (comm->directions != NULL)
         mmul_free(comm->directions->members);
     if (comm->leaders != MPI_COMM_NULL && !mmul_comm_is_broken(comm))
@@ -220,7 +221,7 @@ bool mmul_comm_is_broken(const struct mmul_comm *comm) {
     return mmul_alarm_is_raised(comm->alarm);
 }
 
-enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err) {
+enum mmul_status mmul_comm_agree_over(MPI_Comm mpi, struct mmul_error *err) {
     int rank, size, lowest;
     MPI_Request request;
     MPI_Comm_rank(mpi, &rank);
@@ -253,7 +254,7 @@ enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status 
         err->status = MMUL_OK;
     else if (comm->rank != 0)
         add_rank_and_host(comm, err);
-    return mmul_agree_on(comm->world, err);
+    return mmul_comm_agree_over(comm->world, err);
 }
 
 enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmul_error *err) {
@@ -294,8 +295,8 @@ enum mmul_status mmul_comm_broadcast(const struct mmul_comm *comm, void *data, i
     return MMUL_OK;
 }
 
-enum mmul_status mmul_comm_share(const struct mmul_comm *comm, const void *mine, int64_t bytes,
-                                 void *all, struct mmul_error *err) {
+enum mmul_status mmul_comm_allgather(const struct mmul_comm *comm, const void *mine, int64_t bytes,
+                                     void *all, struct mmul_error *err) {
     if (bytes * comm->size > INT32_MAX)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot share %lld bytes from each of %d ranks",
                          (long long)bytes, comm->size);
@@ -318,17 +319,17 @@ static bool compute_displacements(const int64_t *sizes, int size, int *counts, i
     return true;
 }
 
-enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const void *mine,
-                                         int64_t bytes, void **all, int64_t *total,
-                                         struct mmul_error *err) {
+enum mmul_status mmul_comm_allgather_varying(const struct mmul_comm *comm, const void *mine,
+                                             int64_t bytes, void **all, int64_t *total,
+                                             struct mmul_error *err) {
     int64_t *sizes = NULL;
     int *counts = NULL;
     char *gathered = NULL;
-    enum mmul_status status = MMUL_ALLOCATE_ALL("sizes", err, MMUL_WANT(sizes, comm->size),
-                                                MMUL_WANT(counts, 2 * comm->size));
+    enum mmul_status status = MMUL_ALLOCATE_ALL("sizes", err, MMUL_ARRAY(sizes, comm->size),
+                                                MMUL_ARRAY(counts, 2 * comm->size));
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_share(comm, &bytes, sizeof bytes, sizes, err);
+        status = mmul_comm_allgather(comm, &bytes, sizeof bytes, sizes, err);
     if (status != MMUL_OK)
         goto out;
     int *displacements = counts + comm->size;
@@ -367,8 +368,8 @@ static enum mmul_status compute_root_displacements(const struct mmul_comm *comm,
     return mmul_comm_agree(comm, status, err);
 }
 
-enum mmul_status mmul_comm_collect(const struct mmul_comm *comm, const void *mine,
-                                   const int64_t *sizes, void *all, struct mmul_error *err) {
+enum mmul_status mmul_comm_gather(const struct mmul_comm *comm, const void *mine,
+                                  const int64_t *sizes, void *all, struct mmul_error *err) {
     int *counts = NULL;
     enum mmul_status status = compute_root_displacements(comm, sizes, &counts, err);
     if (status == MMUL_OK)
@@ -379,8 +380,8 @@ enum mmul_status mmul_comm_collect(const struct mmul_comm *comm, const void *min
     return status;
 }
 
-enum mmul_status mmul_comm_deal(const struct mmul_comm *comm, const void *all, const int64_t *sizes,
-                                void *mine, struct mmul_error *err) {
+enum mmul_status mmul_comm_scatter(const struct mmul_comm *comm, const void *all,
+                                   const int64_t *sizes, void *mine, struct mmul_error *err) {
     int *counts = NULL;
     enum mmul_status status = compute_root_displacements(comm, sizes, &counts, err);
     if (status == MMUL_OK)

@@ -16,16 +16,16 @@
 // traffic stops: messages, channels and link measurements are over at once. An alarm carries no
 // reason: the rank that raised it keeps the error, and an agreement over world distributes it.
 struct mmul_alarm {
-    MPI_Comm leaders;    // borrowed
-    MPI_Request hearing; // receive from any leader, always open
-    bool is_raised;      // by this leader, or by another one, once its alarm was received
+    MPI_Comm leaders;          // borrowed
+    MPI_Request alarm_receive; // receive from any leader, always open
+    bool is_raised;            // by this leader, or by another one, once its alarm was received
 };
 
 // Cached communicators of the last run between leaders (comm/transport.h), for the next run with
 // the same members. Creating them takes many messages between all leaders.
-struct mmul_directions {
-    bool *members;            // size, owned: by node, true for members; valid if are_there
-    bool are_there;           // the communicators exist; the same on all leaders
+struct mmul_traffic_comms {
+    bool *members;            // size, owned: by node, true for members; valid if are_created
+    bool are_created;         // the communicators exist; the same on all leaders
     MPI_Comm outward, inward; // owned; MPI_COMM_NULL on leaders that are not members
 };
 
@@ -34,10 +34,10 @@ struct mmul_comm {
     MPI_Comm leaders; // MPI_COMM_NULL except on leaders
     int rank, size;
     int node_rank, node_size;
-    int node_index, node_count;         // node index: rank of its leader in `leaders`
-    int *rank_node;                     // size, owned: node index of each rank
-    struct mmul_alarm *alarm;           // owned; NULL except on leaders
-    struct mmul_directions *directions; // owned; used by leaders
+    int node_index, node_count;            // node index: rank of its leader in `leaders`
+    int *rank_node;                        // size, owned: node index of each rank
+    struct mmul_alarm *alarm;              // owned; NULL except on leaders
+    struct mmul_traffic_comms *directions; // owned; used by leaders
 };
 
 // Collective over `parent`, which is duplicated.
@@ -47,7 +47,7 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm, stru
 void mmul_comm_destroy(struct mmul_comm *comm);
 
 // Collective over the members. Requires that no traffic is in flight.
-void mmul_directions_free(struct mmul_directions *directions);
+void mmul_traffic_comms_free(struct mmul_traffic_comms *directions);
 
 // Returns true if an alarm was raised. Traffic between nodes was then abandoned, and MPI may still
 // access the memory that this leader gave it. Such memory must not be freed, nor such
@@ -64,7 +64,7 @@ void mmul_alarm_end(struct mmul_alarm *alarm);
 void mmul_alarm_raise(struct mmul_alarm *alarm);
 // listen: checks for an alarm that has arrived meanwhile. Waiting loops must call it. `alarm` NULL:
 // returns false.
-bool mmul_alarm_listen(struct mmul_alarm *alarm);
+bool mmul_alarm_poll(struct mmul_alarm *alarm);
 bool mmul_alarm_is_raised(const struct mmul_alarm *alarm);
 
 // Returns MMUL_OK, or MMUL_ERR_SYSTEM with MPI's own text for `what` ("broadcast").
@@ -72,7 +72,7 @@ enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *
 
 // Collective over `mpi`. The error of the lowest rank with err->status != MMUL_OK becomes the error
 // of all ranks. Waits with short sleeps.
-enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err);
+enum mmul_status mmul_comm_agree_over(MPI_Comm mpi, struct mmul_error *err);
 
 // Agrees over world. `status` is this rank's own (its text in err); the result is the same on all
 // ranks. The text of a rank other than root names rank and host.
@@ -86,11 +86,11 @@ int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm);
 
 // Sets a function that every wait of this process calls between its sleeps, waits in progress
 // included. NULL: none. Call it on the thread that calls MPI.
-void mmul_comm_attend_waits(void (*attend)(void));
+void mmul_comm_set_wait_callback(void (*attend)(void));
 
 // Local, never wait. say: sends an empty message from this rank to root; at most once. has: on
 // root, returns true if the message of a rank has arrived.
-void mmul_comm_say_farewell(const struct mmul_comm *comm);
+void mmul_comm_send_farewell(const struct mmul_comm *comm);
 bool mmul_comm_has_farewell(const struct mmul_comm *comm, int rank);
 
 // Collective over node. Waits with short sleeps.
@@ -102,22 +102,22 @@ enum mmul_status mmul_comm_broadcast(const struct mmul_comm *comm, void *data, i
 
 // Collective over world. Gathers `bytes` bytes of each rank on all ranks, in rank order; all has
 // size * bytes.
-enum mmul_status mmul_comm_share(const struct mmul_comm *comm, const void *mine, int64_t bytes,
-                                 void *all, struct mmul_error *err);
+enum mmul_status mmul_comm_allgather(const struct mmul_comm *comm, const void *mine, int64_t bytes,
+                                     void *all, struct mmul_error *err);
 
-// Like mmul_comm_share, with a different size on each rank. Release *all with mmul_free; *total is
-// its size.
-enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const void *mine,
-                                         int64_t bytes, void **all, int64_t *total,
-                                         struct mmul_error *err);
+// Like mmul_comm_allgather, with a different size on each rank. Release *all with mmul_free; *total
+// is its size.
+enum mmul_status mmul_comm_allgather_varying(const struct mmul_comm *comm, const void *mine,
+                                             int64_t bytes, void **all, int64_t *total,
+                                             struct mmul_error *err);
 
 // Collective over world. Sends sizes[r] bytes of each rank r to root, in rank order. sizes: the
 // same on all ranks. all: on root, with room for all of them. Fails with MMUL_ERR_SYSTEM, also
 // beyond 2 GiB.
-enum mmul_status mmul_comm_collect(const struct mmul_comm *comm, const void *mine,
-                                   const int64_t *sizes, void *all, struct mmul_error *err);
+enum mmul_status mmul_comm_gather(const struct mmul_comm *comm, const void *mine,
+                                  const int64_t *sizes, void *all, struct mmul_error *err);
 
-// The reverse of mmul_comm_collect: sends sizes[r] bytes of root's `all` to each rank r, in rank
+// The reverse of mmul_comm_gather: sends sizes[r] bytes of root's `all` to each rank r, in rank
 // order. Fails alike.
-enum mmul_status mmul_comm_deal(const struct mmul_comm *comm, const void *all, const int64_t *sizes,
-                                void *mine, struct mmul_error *err);
+enum mmul_status mmul_comm_scatter(const struct mmul_comm *comm, const void *all,
+                                   const int64_t *sizes, void *mine, struct mmul_error *err);

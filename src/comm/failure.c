@@ -9,16 +9,16 @@ void mmul_failure_keep(struct mmul_failure *failure, const struct mmul_error *er
         return;
     if (err->status != MMUL_ERR_STOPPED && atomic_exchange(&failure->is_kept, 1) == 0)
         failure->err = *err;
-    mmul_failure_void(failure);
+    mmul_failure_void_traffic(failure);
 }
 
-void mmul_failure_void(struct mmul_failure *failure) {
+void mmul_failure_void_traffic(struct mmul_failure *failure) {
     if (failure == NULL)
         return;
     bool is_first =
         atomic_exchange(failure->shared != NULL ? failure->shared : &failure->own, 1) == 0;
-    if (is_first && failure->rouse != NULL)
-        failure->rouse(failure->context);
+    if (is_first && failure->wake_waiting_threads != NULL)
+        failure->wake_waiting_threads(failure->context);
 }
 
 bool mmul_failure_is_void(const struct mmul_failure *failure) {

@@ -17,7 +17,7 @@ struct mmul_failure {
     // Borrowed; the flag shared by the node, used instead of `own`; NULL: none.
     _Atomic int *shared;
     // Called when the flag is first set, to wake sleeping threads; NULL: none.
-    void (*rouse)(void *context);
+    void (*wake_waiting_threads)(void *context);
     void *context;
 };
 
@@ -26,5 +26,5 @@ struct mmul_failure {
 void mmul_failure_keep(struct mmul_failure *failure, const struct mmul_error *err);
 
 // Makes all traffic void without an error: after a failure at a peer, or on request of the caller.
-void mmul_failure_void(struct mmul_failure *failure);
+void mmul_failure_void_traffic(struct mmul_failure *failure);
 bool mmul_failure_is_void(const struct mmul_failure *failure);

@@ -17,7 +17,7 @@ struct identity {
     char host[64];
 };
 
-char *mmul_comm_library(char name[static 64]) {
+char *mmul_comm_library_name(char name[static 64]) {
     char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length;
     MPI_Get_library_version(library, &length);
@@ -33,7 +33,7 @@ static void identify(struct identity *me, const char *version) {
     memset(me, 0, sizeof *me);
     memcpy(me->byte_order, &order, sizeof order);
     mmul_text_copy(me->version, sizeof me->version, version);
-    mmul_text_copy(me->mpi, sizeof me->mpi, mmul_comm_library(library));
+    mmul_text_copy(me->mpi, sizeof me->mpi, mmul_comm_library_name(library));
     MPI_Get_processor_name(host, &length);
     mmul_text_copy(me->host, sizeof me->host, host);
 }

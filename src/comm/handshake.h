@@ -12,4 +12,4 @@ enum mmul_status mmul_handshake(const struct mmul_comm *comm, const char *versio
 
 // Writes the name of the MPI library, such as "Open MPI v4.1.4". Local; may be called before MPI
 // has started. Returns `name`.
-char *mmul_comm_library(char name[static 64]);
+char *mmul_comm_library_name(char name[static 64]);

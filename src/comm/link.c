@@ -108,7 +108,7 @@ static int time_latency(const struct side *s, double end, double *latency) {
 // median of some messages of the last size.
 static int time_bandwidth(const struct side *s, double end, double latency, double *bandwidth) {
     double seconds[BANDWIDTH_SAMPLES];
-    int64_t bytes = mmul_smaller(FIRST_BYTES, s->limits->most_bytes);
+    int64_t bytes = mmul_min(FIRST_BYTES, s->limits->most_bytes);
     int count = 0, code = MPI_SUCCESS;
     for (double left = 0; code == MPI_SUCCESS && count < BANDWIDTH_SAMPLES;) {
         double begin = mmul_clock_now();
@@ -231,8 +231,8 @@ static int measure_ring_links(struct side side, int rank, int size, struct mmul_
 static enum mmul_status measure_all(const struct side *side, int rank, int size,
                                     struct mmul_link *root_links, struct mmul_link *ring_links,
                                     struct mmul_error *err) {
-    const int bytes = (int)sizeof(struct mmul_link), most = side->limits->most_root_links;
-    int count = most > 0 ? (int)mmul_smaller(most, size - 1) : size - 1;
+    const int bytes = (int)sizeof(struct mmul_link), most = side->limits->max_root_links;
+    int count = most > 0 ? (int)mmul_min(most, size - 1) : size - 1;
     struct mmul_link mine = {0};
     int code = measure_root_links(*side, rank, size, count, root_links);
     if (code == MPI_SUCCESS)
@@ -248,7 +248,7 @@ static enum mmul_status measure_all(const struct side *side, int rank, int size,
     }
     if (err->status == MMUL_OK && rank == 0)
         err->status = assign_median(root_links, size, count, err);
-    if (mmul_agree_on(side->mpi, err) != MMUL_OK)
+    if (mmul_comm_agree_over(side->mpi, err) != MMUL_OK)
         return err->status;
     code = MPI_Bcast(root_links, size * bytes, MPI_BYTE, 0, side->mpi);
     if (code == MPI_SUCCESS && size > 2)
@@ -273,7 +273,7 @@ enum mmul_status mmul_links_measure(MPI_Comm mpi, struct mmul_alarm *alarm,
     err->status = MMUL_ALLOCATE_RAW(side.buffer, limits->most_bytes, "link measurement", err);
     if (err->status == MMUL_OK)
         memset(side.buffer, 1, (size_t)limits->most_bytes);
-    enum mmul_status status = mmul_agree_on(mpi, err);
+    enum mmul_status status = mmul_comm_agree_over(mpi, err);
     if (status == MMUL_OK)
         status = measure_all(&side, rank, size, root_links, ring_links, err);
     if (mmul_alarm_is_raised(alarm))

@@ -12,7 +12,7 @@ struct mmul_link_limits {
     int64_t most_bytes;    // largest message
     // Largest number of root links that are measured, evenly spread; each of the others gets the
     // median. 0: all.
-    int most_root_links;
+    int max_root_links;
 };
 
 // Collective over `mpi`, which has one process per node as members. root_links[i] becomes the link

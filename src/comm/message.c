@@ -34,13 +34,13 @@ bool mmul_peers_check(const struct mmul_peers *peers, int code, const char *what
 }
 
 bool mmul_peers_is_broken(const struct mmul_peers *peers) {
-    if (!mmul_alarm_listen(peers->alarm))
+    if (!mmul_alarm_poll(peers->alarm))
         return false;
-    mmul_failure_void(peers->failure);
+    mmul_failure_void_traffic(peers->failure);
     return true;
 }
 
-void mmul_peers_count(const struct mmul_peers *peers, int peer, int64_t bytes) {
+void mmul_peers_count_sent(const struct mmul_peers *peers, int peer, int64_t bytes) {
     if (peers->sent_bytes != NULL)
         peers->sent_bytes[peers->nodes[peer]] += bytes;
 }
@@ -54,11 +54,11 @@ struct mmul_trailer mmul_trailer_make(const struct mmul_failure *failure, const 
     return (struct mmul_trailer){.hash = mmul_hash(data, (size_t)bytes), .is_good = 1};
 }
 
-bool mmul_trailer_fits(const struct mmul_peers *peers, const struct mmul_trailer *trailer,
-                       const void *data, int64_t bytes, int from_node, int to_node) {
+bool mmul_trailer_matches(const struct mmul_peers *peers, const struct mmul_trailer *trailer,
+                          const void *data, int64_t bytes, int from_node, int to_node) {
     struct mmul_error err;
     if (trailer->is_good == 0) {
-        mmul_failure_void(peers->failure);
+        mmul_failure_void_traffic(peers->failure);
         return false;
     }
     if (mmul_hash(data, (size_t)bytes) == trailer->hash)
@@ -102,7 +102,7 @@ void mmul_message_send(const struct mmul_peers *peers, int peer, int tag, const 
         code = MPI_Isend(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
                          peers->mpi, &message->requests[1]);
     check_begun(peers, code, message);
-    mmul_peers_count(peers, peer, bytes);
+    mmul_peers_count_sent(peers, peer, bytes);
 }
 
 void mmul_message_receive(const struct mmul_peers *peers, int peer, int tag, void *data,
@@ -132,8 +132,8 @@ bool mmul_message_is_over(const struct mmul_peers *peers, struct mmul_message *m
     message->active = message->active && !over;
     if (!good || !over || !message->receives)
         return !message->active;
-    mmul_trailer_fits(peers, &message->trailer, message->data, message->bytes,
-                      peers->nodes[message->peer], peers->nodes[peers->rank]);
+    mmul_trailer_matches(peers, &message->trailer, message->data, message->bytes,
+                         peers->nodes[message->peer], peers->nodes[peers->rank]);
     return true;
 }
 

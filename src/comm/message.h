@@ -47,15 +47,15 @@ bool mmul_peers_check(const struct mmul_peers *peers, int code, const char *what
 bool mmul_peers_is_broken(const struct mmul_peers *peers);
 
 // Local. Adds bytes to the count of bytes sent to a peer.
-void mmul_peers_count(const struct mmul_peers *peers, int peer, int64_t bytes);
+void mmul_peers_count_sent(const struct mmul_peers *peers, int peer, int64_t bytes);
 
 // Local. Returns a void trailer if the failure is void.
 struct mmul_trailer mmul_trailer_make(const struct mmul_failure *failure, const void *data,
                                       int64_t bytes);
 // Local. Returns false if the bytes are void or differ from the sender's. The failure is then void,
 // or says "bytes changed on the way between root and node 1", MMUL_ERR_SYSTEM, with a hint.
-bool mmul_trailer_fits(const struct mmul_peers *peers, const struct mmul_trailer *trailer,
-                       const void *data, int64_t bytes, int from_node, int to_node);
+bool mmul_trailer_matches(const struct mmul_peers *peers, const struct mmul_trailer *trailer,
+                          const void *data, int64_t bytes, int from_node, int to_node);
 
 // Local. Uses `tag` and the following one. `data` (`bytes` <= 1 GiB) and `message` are borrowed
 // until the message is over. After an alarm `message` may be reused or zeroed, but must stay

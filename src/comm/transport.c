@@ -15,14 +15,14 @@ const struct mmul_transport MMUL_TRANSPORT_NONE = {.outward = MPI_COMM_NULL,
 // Collective over leaders. Creates, or reuses, the communicators of root and of nodes that have
 // work. Returns MPI's code.
 static int open_directions(const struct mmul_comm *comm, const bool *works) {
-    struct mmul_directions *directions = comm->directions;
-    bool is_same = directions->are_there;
+    struct mmul_traffic_comms *directions = comm->directions;
+    bool is_same = directions->are_created;
     for (int node = 1; node < comm->node_count; node++)
         is_same = is_same && directions->members[node] == works[node];
     if (is_same)
         return MPI_SUCCESS;
-    if (directions->are_there)
-        mmul_directions_free(directions);
+    if (directions->are_created)
+        mmul_traffic_comms_free(directions);
     const bool is_member = comm->rank == 0 || works[comm->node_index];
     directions->inward = MPI_COMM_NULL;
     int code = MPI_Comm_split(comm->leaders, is_member ? 0 : MPI_UNDEFINED, comm->rank,
@@ -31,7 +31,7 @@ static int open_directions(const struct mmul_comm *comm, const bool *works) {
         code = MPI_Comm_dup(directions->outward, &directions->inward);
     if (code == MPI_SUCCESS)
         memcpy(directions->members, works, comm->node_count * sizeof *works);
-    directions->are_there = code == MPI_SUCCESS;
+    directions->are_created = code == MPI_SUCCESS;
     return code;
 }
 

@@ -60,11 +60,12 @@ static void fill_info(struct mmul_device_info *info) {
     snprintf(info->driver, sizeof info->driver, "%s %s (%s)", name, version,
              openblas_get_corename());
     struct mmul_kernel_comparison kernels;
-    mmul_kernels_look(&kernels);
+    mmul_kernels_identify(&kernels);
     mmul_text_copy(info->kernels, sizeof info->kernels, kernels.kernels);
     mmul_text_copy(info->kernels_setting, sizeof info->kernels_setting, kernels.setting);
     if (mmul_kernels_are_narrow(&kernels))
-        mmul_text_copy(info->kernels_lack, sizeof info->kernels_lack, kernels.cpu_vectors);
+        mmul_text_copy(info->kernels_unused_vectors, sizeof info->kernels_unused_vectors,
+                       kernels.cpu_vectors);
 }
 
 static enum mmul_status open_cpu(const char *text, void **self, struct mmul_error *err) {
@@ -96,7 +97,7 @@ const struct mmul_device_table mmul_cpu_table = {
     .names = "cpu",
     .next = "reference",
     .is_trusted = true,
-    .shares_lack = true,
+    .fails_like_fallback = true,
     .is_name = is_name,
     .open = open_cpu,
     .close = close_cpu,
@@ -109,8 +110,8 @@ const struct mmul_device_table mmul_cpu_table = {
     .download = mmul_host_download,
     .warm_up = mmul_cpu_warm_up,
     .gemm = mmul_cpu_gemm,
-    .recuts = mmul_cpu_recuts,
+    .gemm_depends_on_cut = mmul_cpu_gemm_depends_on_cut,
     .map = mmul_cpu_map,
-    .map_together = mmul_cpu_map_together,
+    .map_fused = mmul_cpu_map_fused,
     .set_threads = mmul_cpu_set_threads,
 };

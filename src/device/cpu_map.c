@@ -18,7 +18,7 @@ static void cast_run(const struct mmul_map *map, int64_t i, int64_t j, int64_t c
         for (int64_t c = 0; c < count; c++)
             out[c] = (double)x->buffer->data[from + c * step];
     } else {
-        float *out = mmul_host_address(map->result) + to;
+        float *out = mmul_host_floats(map->result) + to;
         for (int64_t c = 0; c < count; c++)
             out[c] = (float)x->buffer->doubles[from + c * step];
     }
@@ -30,15 +30,15 @@ static void cast_units(void *context, int part, int64_t t, int64_t begin, int64_
     (void)part;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t j = unit % along * CAST;
-        cast_run(&one, unit / along, j, mmul_smaller(CAST, one.cols - j));
+        cast_run(&one, unit / along, j, mmul_min(CAST, one.cols - j));
     }
 }
 
 static void cast_all(const struct mmul_map *map) {
     const int64_t units = map->rows * ((map->cols + CAST - 1) / CAST);
     const double cost = 2 * (double)map->rows * (double)map->cols / (double)units;
-    mmul_cpu_share(map, mmul_cpu_parts(map, units, cost), units, cast_units,
-                   (void *)(uintptr_t)map);
+    mmul_cpu_run_parts(map, mmul_cpu_count_parts(map, units, cost), units, cast_units,
+                       (void *)(uintptr_t)map);
 }
 
 enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
@@ -47,19 +47,19 @@ enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmu
         map->operands[0].buffer->head.dtype != map->result.buffer->head.dtype)
         cast_all(map);
     else if (mmul_map_has_doubles(map))
-        status = mmul_cpu_map_class_f64(self, map, err);
+        status = mmul_cpu_map_by_class_f64(self, map, err);
     else
-        status = mmul_cpu_map_class(self, map, err);
+        status = mmul_cpu_map_by_class(self, map, err);
     if (status == MMUL_OK)
-        mmul_reference_carry(map);
+        mmul_reference_compute_checksum(map);
     return status;
 }
 
-enum mmul_status mmul_cpu_map_together(void *self, const struct mmul_map *maps, int count,
-                                       struct mmul_error *err) {
+enum mmul_status mmul_cpu_map_fused(void *self, const struct mmul_map *maps, int count,
+                                    struct mmul_error *err) {
     const bool is_done = mmul_map_has_doubles(&maps[0])
-                             ? mmul_cpu_map_elements_together_f64(maps, count)
-                             : mmul_cpu_map_elements_together(maps, count);
+                             ? mmul_cpu_map_elements_fused_f64(maps, count)
+                             : mmul_cpu_map_elements_fused(maps, count);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; !is_done && status == MMUL_OK && i < count; i++)
         status = mmul_cpu_map(self, &maps[i], err);

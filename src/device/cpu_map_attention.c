@@ -47,7 +47,7 @@ struct tile {
 // Returns the number of keys that take part in row i, as in device/reference_map.c.
 static int64_t count_keys(const struct attention *a, int64_t i) {
     const int64_t until = a->map->row + i + 1 + a->keys - a->map->shape.rows;
-    return a->map->with->causal ? mmul_larger(0, mmul_smaller(until, a->keys)) : a->keys;
+    return a->map->with->causal ? mmul_max(0, mmul_min(until, a->keys)) : a->keys;
 }
 
 void mmul_cpu_multiply_tile(const struct mmul_cpu_product *p) {
@@ -70,8 +70,8 @@ void mmul_cpu_multiply_tile(const struct mmul_cpu_product *p) {
 
 // Replaces the first n scores of a row by exponentials and the rest by 0. Returns the factor for
 // the row's result so far. Handles -infinity and NaN like softmax in cpu_map_rows.c.
-MMUL_CLONES static mmul_real exponentiate_row(mmul_real *scores, int64_t n, int64_t keys,
-                                              mmul_real *most, double *sum) {
+MMUL_TARGET_CLONES static mmul_real exponentiate_row(mmul_real *scores, int64_t n, int64_t keys,
+                                                     mmul_real *most, double *sum) {
     const mmul_real before = *most;
     mmul_real now = before;
     double powers = 0;
@@ -79,7 +79,7 @@ MMUL_CLONES static mmul_real exponentiate_row(mmul_real *scores, int64_t n, int6
     for (int64_t p = 0; p < n; p++)
         now = scores[p] > now ? scores[p] : now;
     const mmul_real shift = now > -INFINITY ? now : 0;
-    mmul_cpu_raise(scores, n, shift, scores);
+    mmul_cpu_exponentiate(scores, n, shift, scores);
 #pragma omp simd reduction(+ : powers)
     for (int64_t p = 0; p < n; p++)
         powers += (double)scores[p];
@@ -91,18 +91,19 @@ MMUL_CLONES static mmul_real exponentiate_row(mmul_real *scores, int64_t n, int6
     return factor;
 }
 
-MMUL_CLONES static void add_mask(mmul_real *restrict scores, const mmul_real *restrict mask,
-                                 int64_t n) {
+MMUL_TARGET_CLONES static void add_mask(mmul_real *restrict scores, const mmul_real *restrict mask,
+                                        int64_t n) {
     for (int64_t p = 0; p < n; p++)
         scores[p] += mask[p];
 }
 
-MMUL_CLONES static void scale_row(mmul_real *row, int64_t n, mmul_real factor) {
+MMUL_TARGET_CLONES static void scale_row(mmul_real *row, int64_t n, mmul_real factor) {
     for (int64_t j = 0; j < n; j++)
         row[j] *= factor;
 }
 
-void mmul_cpu_mask_row(struct mmul_strided mask, int64_t n, mmul_real *scratch, mmul_real *scores) {
+void mmul_cpu_add_mask_row(struct mmul_strided mask, int64_t n, mmul_real *scratch,
+                           mmul_real *scores) {
     if (mask.col_step != 1) {
         mmul_cpu_pack(mask, 1, n, scratch, n);
         mask.at = scratch;
@@ -113,10 +114,10 @@ void mmul_cpu_mask_row(struct mmul_strided mask, int64_t n, mmul_real *scratch, 
 static void exponentiate_tile(const struct attention *a, const struct tile *t, mmul_real *out,
                               int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
-        const int64_t n = mmul_larger(0, mmul_smaller(count_keys(a, t->row + r) - t->key, t->keys));
+        const int64_t n = mmul_max(0, mmul_min(count_keys(a, t->row + r) - t->key, t->keys));
         if (a->has_mask)
-            mmul_cpu_mask_row(mmul_cpu_part(a->mask, t->row + r, t->key), n, t->mask,
-                              t->scores + r * TILE_KEYS);
+            mmul_cpu_add_mask_row(mmul_cpu_strided_at(a->mask, t->row + r, t->key), n, t->mask,
+                                  t->scores + r * TILE_KEYS);
         const mmul_real factor =
             exponentiate_row(t->scores + r * TILE_KEYS, n, t->keys, &t->most[r], &t->sums[r]);
         if (t->key > 0 && factor != 1 && !a->is_sums)
@@ -144,7 +145,7 @@ static void add_values(const struct attention *a, const struct tile *t, mmul_rea
     struct mmul_cpu_product product = {.x = t->scores,
                                        .x_ld = TILE_KEYS,
                                        .y = a->v.at + t->key * a->v.row_step,
-                                       .y_ld = mmul_larger(a->v.row_step, a->map->cols),
+                                       .y_ld = mmul_max(a->v.row_step, a->map->cols),
                                        .m = t->rows,
                                        .n = a->map->cols,
                                        .k = t->keys,
@@ -158,7 +159,7 @@ static void add_values(const struct attention *a, const struct tile *t, mmul_rea
     }
     product.m = 1;
     for (int64_t r = 0; r < t->rows; r++, product.x += TILE_KEYS, product.out += ld) {
-        product.k = mmul_smaller(count_keys(a, t->row + r) - t->key, t->keys);
+        product.k = mmul_min(count_keys(a, t->row + r) - t->key, t->keys);
         if (product.k > 0)
             mmul_cpu_multiply_tile(&product);
     }
@@ -182,8 +183,8 @@ static void normalise_rows(const struct attention *a, const struct tile *t, mmul
 static void finish_sums(const struct attention *a, const struct tile *t, mmul_real *out,
                         int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
-        const struct mmul_strided y = mmul_cpu_part(a->v, t->row + r, 0),
-                                  dy = mmul_cpu_part(a->gradient, t->row + r, 0);
+        const struct mmul_strided y = mmul_cpu_strided_at(a->v, t->row + r, 0),
+                                  dy = mmul_cpu_strided_at(a->gradient, t->row + r, 0);
         double sum = 0;
         for (int64_t j = 0; j < a->map->operands[2].cols; j++)
             sum += (double)y.at[j * y.col_step] * (double)dy.at[j * dy.col_step];
@@ -201,19 +202,18 @@ static void attend_rows(const struct attention *a, struct tile *t, struct mmul_s
         t->sums[r] = 0;
     }
     for (t->key = 0; t->key < last; t->key += TILE_KEYS) {
-        t->keys = mmul_smaller(TILE_KEYS, last - t->key);
-        mmul_cpu_multiply_tile(
-            &(struct mmul_cpu_product){.x = q.at,
-                                       .x_ld = mmul_larger(q.row_step, a->depth),
-                                       .y = a->k.at + t->key * a->k.row_step,
-                                       .y_ld = mmul_larger(a->k.row_step, a->depth),
-                                       .transpose_y = true,
-                                       .m = t->rows,
-                                       .n = t->keys,
-                                       .k = a->depth,
-                                       .alpha = (mmul_real)a->map->with->scale,
-                                       .out = t->scores,
-                                       .ld = TILE_KEYS});
+        t->keys = mmul_min(TILE_KEYS, last - t->key);
+        mmul_cpu_multiply_tile(&(struct mmul_cpu_product){.x = q.at,
+                                                          .x_ld = mmul_max(q.row_step, a->depth),
+                                                          .y = a->k.at + t->key * a->k.row_step,
+                                                          .y_ld = mmul_max(a->k.row_step, a->depth),
+                                                          .transpose_y = true,
+                                                          .m = t->rows,
+                                                          .n = t->keys,
+                                                          .k = a->depth,
+                                                          .alpha = (mmul_real)a->map->with->scale,
+                                                          .out = t->scores,
+                                                          .ld = TILE_KEYS});
         exponentiate_tile(a, t, out, ld);
         if (!a->is_sums)
             add_values(a, t, out, ld);
@@ -254,8 +254,8 @@ static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin,
         .scores = scratch, .mask = scratch + TILE_ROWS * TILE_KEYS, .most = most, .sums = sums};
     for (int64_t unit = begin; unit < end; unit++) {
         t.row = (tiles - 1 - unit) * a->tile_rows;
-        t.rows = mmul_smaller(a->tile_rows, a->map->rows - t.row);
-        struct mmul_strided q = mmul_cpu_part(a->q, t.row, 0);
+        t.rows = mmul_min(a->tile_rows, a->map->rows - t.row);
+        struct mmul_strided q = mmul_cpu_strided_at(a->q, t.row, 0);
         if (q.col_step != 1) {
             mmul_real *packed = t.mask + TILE_KEYS;
             mmul_cpu_pack(q, t.rows, a->depth, packed, a->depth);
@@ -267,8 +267,8 @@ static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin,
 
 // ---------------------------------------------------------------------------------------- whole
 
-enum mmul_status mmul_cpu_straighten(const struct mmul_map *map, int operand, mmul_real **packed,
-                                     struct mmul_error *err) {
+enum mmul_status mmul_cpu_pack_operand(const struct mmul_map *map, int operand, mmul_real **packed,
+                                       struct mmul_error *err) {
     const int64_t rows = map->operands[operand].rows, cols = map->operands[operand].cols;
     if (map->operands[operand].col_step == 1)
         return MMUL_OK;
@@ -283,15 +283,16 @@ enum mmul_status mmul_cpu_straighten(const struct mmul_map *map, int operand, mm
 static enum mmul_status run_tiles(void *self, struct attention *a, struct mmul_error *err) {
     const struct mmul_map *map = a->map;
     const double cost = (double)a->keys * (double)(a->depth + map->cols) / 8;
-    int parts = mmul_cpu_parts(map, map->rows, cost);
+    int parts = mmul_cpu_count_parts(map, map->rows, cost);
     enum mmul_status status = mmul_cpu_begin_products(self, &parts, err);
     a->tile_rows =
-        mmul_larger(TILE_ROWS_LEAST, mmul_smaller(TILE_ROWS, map->matrices * map->rows / parts));
+        mmul_max(TILE_ROWS_LEAST, mmul_min(TILE_ROWS, map->matrices * map->rows / parts));
     a->scratch_length = (TILE_ROWS + 1) * TILE_KEYS + TILE_ROWS * a->depth;
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(a->scratch, parts * a->scratch_length, "scores", err);
     if (status == MMUL_OK)
-        mmul_cpu_share(map, parts, (map->rows + a->tile_rows - 1) / a->tile_rows, attend_tiles, a);
+        mmul_cpu_run_parts(map, parts, (map->rows + a->tile_rows - 1) / a->tile_rows, attend_tiles,
+                           a);
     mmul_cpu_end_products(self);
     mmul_free(a->scratch);
     return status;
@@ -304,9 +305,9 @@ enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
                           .depth = map->operands[0].cols,
                           .has_mask = map->operand_count > mmul_operation_row(map->kind)->least,
                           .is_sums = map->kind == MMUL_ATTENTION_SUMS};
-    enum mmul_status status = mmul_cpu_straighten(map, 1, &a.packed_keys, err);
+    enum mmul_status status = mmul_cpu_pack_operand(map, 1, &a.packed_keys, err);
     if (status == MMUL_OK && !a.is_sums)
-        status = mmul_cpu_straighten(map, 2, &a.packed_values, err);
+        status = mmul_cpu_pack_operand(map, 2, &a.packed_values, err);
     if (status == MMUL_OK)
         status = run_tiles(self, &a, err);
     mmul_free(a.packed_keys);

@@ -17,8 +17,8 @@ enum {
 #ifdef MMUL_CPU_F64
 #define mmul_cpu_product       mmul_cpu_product_f64
 #define mmul_cpu_multiply_tile mmul_cpu_multiply_tile_f64
-#define mmul_cpu_mask_row      mmul_cpu_mask_row_f64
-#define mmul_cpu_straighten    mmul_cpu_straighten_f64
+#define mmul_cpu_add_mask_row  mmul_cpu_add_mask_row_f64
+#define mmul_cpu_pack_operand  mmul_cpu_pack_operand_f64
 #endif
 
 // out := alpha x y + beta out, for one tile.
@@ -34,9 +34,10 @@ struct mmul_cpu_product {
 void mmul_cpu_multiply_tile(const struct mmul_cpu_product *p);
 
 // Adds the first n elements of a mask row to a row of scores. scratch: n elements.
-void mmul_cpu_mask_row(struct mmul_strided mask, int64_t n, mmul_real *scratch, mmul_real *scores);
+void mmul_cpu_add_mask_row(struct mmul_strided mask, int64_t n, mmul_real *scratch,
+                           mmul_real *scores);
 
 // Packs all matrices of an operand to col_step 1, in `packed`, which the caller frees. Leaves
 // packed NULL if the operand has that step already.
-enum mmul_status mmul_cpu_straighten(const struct mmul_map *map, int operand, mmul_real **packed,
-                                     struct mmul_error *err);
+enum mmul_status mmul_cpu_pack_operand(const struct mmul_map *map, int operand, mmul_real **packed,
+                                       struct mmul_error *err);

@@ -50,24 +50,25 @@ static void find_range(const struct backward *b, int64_t r, int64_t *begin, int6
     *begin = 0;
     *end = b->others;
     if (map->with->causal && b->by_key)
-        *begin = mmul_smaller(b->others, mmul_larger(0, at - more));
+        *begin = mmul_min(b->others, mmul_max(0, at - more));
     else if (map->with->causal)
-        *end = mmul_larger(0, mmul_smaller(b->others, at + 1 + more));
+        *end = mmul_max(0, mmul_min(b->others, at + 1 + more));
 }
 
 // ------------------------------------------------------------------------------------------ slopes
 
-MMUL_CLONES static void subtract(mmul_real *restrict x, const mmul_real *restrict y, int64_t n) {
+MMUL_TARGET_CLONES static void subtract(mmul_real *restrict x, const mmul_real *restrict y,
+                                        int64_t n) {
     for (int64_t j = 0; j < n; j++)
         x[j] -= y[j];
 }
 
-MMUL_CLONES static void exponentiate(mmul_real *x, int64_t n, mmul_real shift) {
-    mmul_cpu_raise(x, n, shift, x);
+MMUL_TARGET_CLONES static void exponentiate(mmul_real *x, int64_t n, mmul_real shift) {
+    mmul_cpu_exponentiate(x, n, shift, x);
 }
 
-MMUL_CLONES static void multiply_slopes(mmul_real *restrict x, const mmul_real *restrict dx,
-                                        mmul_real along, int64_t n) {
+MMUL_TARGET_CLONES static void multiply_slopes(mmul_real *restrict x, const mmul_real *restrict dx,
+                                               mmul_real along, int64_t n) {
     for (int64_t j = 0; j < n; j++)
         x[j] *= dx[j] - along;
 }
@@ -76,19 +77,19 @@ MMUL_CLONES static void multiply_slopes(mmul_real *restrict x, const mmul_real *
 // along). Others that take no part get 0.
 static void weigh_row(const struct backward *b, const struct tile *t, int64_t r) {
     mmul_real *scores = t->scores + r * TILE_OTHERS, *slopes = t->slopes + r * TILE_OTHERS;
-    const struct mmul_strided sums = mmul_cpu_part(b->operands[SUMS], t->row + r, 0);
+    const struct mmul_strided sums = mmul_cpu_strided_at(b->operands[SUMS], t->row + r, 0);
     int64_t begin, end;
     find_range(b, t->row + r, &begin, &end);
-    begin = mmul_smaller(t->count, mmul_larger(0, begin - t->first));
-    end = mmul_larger(begin, mmul_smaller(t->count, end - t->first));
+    begin = mmul_min(t->count, mmul_max(0, begin - t->first));
+    end = mmul_max(begin, mmul_min(t->count, end - t->first));
     memset(scores, 0, (size_t)begin * sizeof *scores);
     memset(scores + end, 0, (size_t)(t->count - end) * sizeof *scores);
     scores += begin;
     slopes += begin;
     const int64_t n = end - begin;
     if (b->map->operand_count > MASK)
-        mmul_cpu_mask_row(mmul_cpu_part(b->operands[MASK], t->row + r, t->first + begin), n,
-                          t->mask, scores);
+        mmul_cpu_add_mask_row(mmul_cpu_strided_at(b->operands[MASK], t->row + r, t->first + begin),
+                              n, t->mask, scores);
     if (b->by_key)
         subtract(scores, t->logs + begin, n);
     exponentiate(scores, n, b->by_key ? 0 : sums.at[0]);
@@ -102,14 +103,14 @@ static void weigh_row(const struct backward *b, const struct tile *t, int64_t r)
 // Computes x y^T of result rows and others.
 static void multiply_rows(const struct backward *b, const struct tile *t, int own, int other,
                           mmul_real *out) {
-    const struct mmul_strided x = mmul_cpu_part(b->operands[own], t->row, 0),
-                              y = mmul_cpu_part(b->operands[other], t->first, 0);
+    const struct mmul_strided x = mmul_cpu_strided_at(b->operands[own], t->row, 0),
+                              y = mmul_cpu_strided_at(b->operands[other], t->first, 0);
     const int64_t depth = b->map->operands[own].cols;
     mmul_cpu_multiply_tile(
         &(struct mmul_cpu_product){.x = x.at,
-                                   .x_ld = mmul_larger(x.row_step, depth),
+                                   .x_ld = mmul_max(x.row_step, depth),
                                    .y = y.at,
-                                   .y_ld = mmul_larger(y.row_step, depth),
+                                   .y_ld = mmul_max(y.row_step, depth),
                                    .transpose_y = true,
                                    .m = t->rows,
                                    .n = t->count,
@@ -124,7 +125,7 @@ static void make_slopes(const struct backward *b, const struct tile *t) {
     if (b->map->kind != MMUL_ATTENTION_BACKWARD_V)
         multiply_rows(b, t, b->by_key ? V : DY, b->by_key ? DY : V, t->slopes);
     if (b->by_key) {
-        const struct mmul_strided sums = mmul_cpu_part(b->operands[SUMS], t->first, 0);
+        const struct mmul_strided sums = mmul_cpu_strided_at(b->operands[SUMS], t->first, 0);
         for (int64_t j = 0; j < t->count; j++) {
             t->logs[j] = sums.at[j * sums.row_step];
             t->along[j] = sums.at[j * sums.row_step + sums.col_step];
@@ -149,12 +150,12 @@ static void add_to_result(const struct backward *b, const struct tile *t) {
                    (size_t)t->count * sizeof *out);
         return;
     }
-    const struct mmul_strided y = mmul_cpu_part(b->operands[with], t->first, 0);
+    const struct mmul_strided y = mmul_cpu_strided_at(b->operands[with], t->first, 0);
     mmul_cpu_multiply_tile(
         &(struct mmul_cpu_product){.x = t->scores,
                                    .x_ld = TILE_OTHERS,
                                    .y = y.at,
-                                   .y_ld = mmul_larger(y.row_step, map->cols),
+                                   .y_ld = mmul_max(y.row_step, map->cols),
                                    .m = t->rows,
                                    .n = map->cols,
                                    .k = t->count,
@@ -171,7 +172,7 @@ static void process_others(const struct backward *b, struct tile *t) {
     for (int64_t r = 0; r < t->rows; r++)
         memset(b->out + (t->row + r) * b->map->result.ld, 0, (size_t)b->map->cols * sizeof *b->out);
     for (t->first = begin; t->first < end; t->first += TILE_OTHERS) {
-        t->count = mmul_smaller(TILE_OTHERS, end - t->first);
+        t->count = mmul_min(TILE_OTHERS, end - t->first);
         make_slopes(b, t);
         add_to_result(b, t);
     }
@@ -205,7 +206,7 @@ static void process_tiles(void *context, int part, int64_t matrix, int64_t begin
                      .mask = rows + 2 * TILE_OTHERS};
     for (int64_t unit = begin; unit < end; unit++) {
         t.row = unit * b->tile_rows;
-        t.rows = mmul_smaller(b->tile_rows, b->map->rows - t.row);
+        t.rows = mmul_min(b->tile_rows, b->map->rows - t.row);
         process_others(b, &t);
     }
 }
@@ -214,15 +215,15 @@ static enum mmul_status run_tiles(void *self, struct backward *b, struct mmul_er
     const struct mmul_map *map = b->map;
     const double cost =
         (double)b->others * (double)(map->operands[Q].cols + map->operands[V].cols) / 4;
-    int parts = mmul_cpu_parts(map, map->rows, cost);
+    int parts = mmul_cpu_count_parts(map, map->rows, cost);
     enum mmul_status status = mmul_cpu_begin_products(self, &parts, err);
-    b->tile_rows = mmul_larger(MMUL_CPU_TILE_ROWS_LEAST,
-                               mmul_smaller(TILE_ROWS, map->matrices * map->rows / parts));
+    b->tile_rows =
+        mmul_max(MMUL_CPU_TILE_ROWS_LEAST, mmul_min(TILE_ROWS, map->matrices * map->rows / parts));
     b->scratch_length = 2 * TILE + 3 * TILE_OTHERS;
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(b->scratch, parts * b->scratch_length, "scores", err);
     if (status == MMUL_OK)
-        mmul_cpu_share(map, parts, mmul_divide_up(map->rows, b->tile_rows), process_tiles, b);
+        mmul_cpu_run_parts(map, parts, mmul_divide_up(map->rows, b->tile_rows), process_tiles, b);
     mmul_cpu_end_products(self);
     mmul_free(b->scratch);
     return status;
@@ -235,7 +236,7 @@ enum mmul_status mmul_cpu_map_attention_backward(void *self, const struct mmul_m
         .map = map, .by_key = by_key, .others = map->operands[by_key ? Q : K].rows};
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < STRAIGHT; i++)
-        status = mmul_cpu_straighten(map, i, &b.packed[i], err);
+        status = mmul_cpu_pack_operand(map, i, &b.packed[i], err);
     if (status == MMUL_OK)
         status = run_tiles(self, &b, err);
     for (int i = 0; i < STRAIGHT; i++)

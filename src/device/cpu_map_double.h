@@ -148,7 +148,7 @@ MMUL_INLINE int mmul_is_accurate_sum(double squares, int64_t n) {
 }
 
 // Same as in cpu_map_float.h.
-struct mmul_divided_double {
+struct mmul_quotient_double {
     double quotient, left;
 };
 
@@ -156,11 +156,11 @@ MMUL_INLINE int32_t mmul_is_long_division(double x, double y) {
     return !(fabs(x / y) < 0x1p51) | (y - y != 0);
 }
 
-MMUL_INLINE struct mmul_divided_double mmul_divide(double x, double y) {
+MMUL_INLINE struct mmul_quotient_double mmul_divide(double x, double y) {
     const double ratio = x / y, magic = 6755399441055744.0, nearest = (ratio + magic) - magic;
     const double below = nearest - (nearest > ratio ? 1.0 : 0.0), left = fma(-below, y, x);
     const double high = ((left < 0) ^ (y < 0)) & (left != 0) ? 1.0 : 0.0;
     const double quotient = below - high;
-    return (struct mmul_divided_double){quotient == 0 ? copysign(0.0, ratio) : quotient,
-                                        copysign(left + high * y, y)};
+    return (struct mmul_quotient_double){quotient == 0 ? copysign(0.0, ratio) : quotient,
+                                         copysign(left + high * y, y)};
 }

@@ -21,10 +21,10 @@ enum {
 
 // ------------------------------------------------------------------------------------- functions
 
-#define KERNEL(NAME)                                                                         \
-    MMUL_CLONES static void NAME(int64_t n, const mmul_real *restrict xs,                    \
-                                 const mmul_real *restrict ys, const mmul_real *restrict zs, \
-                                 mmul_real *restrict out)
+#define KERNEL(NAME)                                                             \
+    MMUL_TARGET_CLONES static void NAME(int64_t n, const mmul_real *restrict xs, \
+                                        const mmul_real *restrict ys,            \
+                                        const mmul_real *restrict zs, mmul_real *restrict out)
 enum { STEP = 64 };
 
 #define EACH(ASKED, DONE)                              \
@@ -36,34 +36,34 @@ enum { STEP = 64 };
     }                                                  \
     for (int64_t j = begin; j < n; j++)                \
         DONE;
-#define ONE(NAME, VALUE)                       \
-    KERNEL(NAME) {                             \
-        (void)ys;                              \
-        (void)zs;                              \
-        EACH(mmul_cpu_ask(xs + begin, STEP), { \
-            const mmul_real x = xs[j];         \
-            out[j] = (VALUE);                  \
-        })                                     \
+#define ONE(NAME, VALUE)                            \
+    KERNEL(NAME) {                                  \
+        (void)ys;                                   \
+        (void)zs;                                   \
+        EACH(mmul_cpu_prefetch(xs + begin, STEP), { \
+            const mmul_real x = xs[j];              \
+            out[j] = (VALUE);                       \
+        })                                          \
     }
-#define TWO(NAME, VALUE)                                                       \
-    KERNEL(NAME) {                                                             \
-        (void)zs;                                                              \
-        EACH(mmul_cpu_ask(xs + begin, STEP); mmul_cpu_ask(ys + begin, STEP), { \
-            const mmul_real x = xs[j];                                         \
-            const mmul_real y = ys[j];                                         \
-            out[j] = (VALUE);                                                  \
-        })                                                                     \
+#define TWO(NAME, VALUE)                                                                 \
+    KERNEL(NAME) {                                                                       \
+        (void)zs;                                                                        \
+        EACH(mmul_cpu_prefetch(xs + begin, STEP); mmul_cpu_prefetch(ys + begin, STEP), { \
+            const mmul_real x = xs[j];                                                   \
+            const mmul_real y = ys[j];                                                   \
+            out[j] = (VALUE);                                                            \
+        })                                                                               \
     }
 
 // Functions of the C library or similar ones: computed in whole vectors (cpu_map_real.h).
 #define FUNCTION(NAME, VALUE)                                               \
     KERNEL(NAME) {                                                          \
-        const int64_t whole = mmul_cpu_whole(n);                            \
+        const int64_t whole = mmul_cpu_count_in_vectors(n);                 \
         (void)ys;                                                           \
         (void)zs;                                                           \
         int64_t begin = 0;                                                  \
         for (; begin + STEP <= whole; begin += STEP) {                      \
-            mmul_cpu_ask(xs + begin, STEP);                                 \
+            mmul_cpu_prefetch(xs + begin, STEP);                            \
             for (int64_t j = begin; j < begin + STEP; j++) {                \
                 const mmul_real x = xs[j];                                  \
                 out[j] = (VALUE);                                           \
@@ -106,15 +106,15 @@ FUNCTION(gelu_tanh, REAL(gelu_tanh)(x))
 
 // A function with a vector form that is valid only up to some angle. Larger angles and NaN go to
 // the C library's function.
-#define PERIODIC(NAME, BASE, SLOW)                                              \
-    FUNCTION(NAME##_near, REAL(BASE)(x))                                        \
-    KERNEL(NAME) {                                                              \
-        NAME##_near(n, xs, ys, zs, out);                                        \
-        for (int64_t begin = 0; begin < n; begin += STEP)                       \
-            if (REAL(has_far)(xs + begin, mmul_smaller(STEP, n - begin)))       \
-                for (int64_t j = begin; j < mmul_smaller(begin + STEP, n); j++) \
-                    if (REAL(is_far)(xs[j]))                                    \
-                        out[j] = (mmul_real)SLOW((double)xs[j]);                \
+#define PERIODIC(NAME, BASE, SLOW)                                          \
+    FUNCTION(NAME##_near, REAL(BASE)(x))                                    \
+    KERNEL(NAME) {                                                          \
+        NAME##_near(n, xs, ys, zs, out);                                    \
+        for (int64_t begin = 0; begin < n; begin += STEP)                   \
+            if (REAL(has_far)(xs + begin, mmul_min(STEP, n - begin)))       \
+                for (int64_t j = begin; j < mmul_min(begin + STEP, n); j++) \
+                    if (REAL(is_far)(xs[j]))                                \
+                        out[j] = (mmul_real)SLOW((double)xs[j]);            \
     }
 PERIODIC(sine, sin, sin)
 PERIODIC(cosine, cos, cos)
@@ -122,7 +122,7 @@ PERIODIC(cosine, cos, cos)
 // The derivatives of x's functions, times the gradient of their result.
 #define SLOPE(NAME)                                                       \
     KERNEL(NAME) {                                                        \
-        const int64_t whole = mmul_cpu_whole(n);                          \
+        const int64_t whole = mmul_cpu_count_in_vectors(n);               \
         (void)zs;                                                         \
         for (int64_t j = 0; j < whole; j++)                               \
             out[j] = REAL(NAME)(xs[j]) * ys[j];                           \
@@ -203,37 +203,38 @@ MMUL_INLINE struct division divide_simple(double x, double y) {
 
 // Each loop leaves difficult divisions to a slower one. A step that has any goes to the _long loop,
 // which does its own difficult ones one by one.
-#define DIVISION(NAME, PART)                                                                     \
-    MMUL_CLONES static void NAME##_long(int64_t n, const mmul_real *restrict xs,                 \
-                                        const mmul_real *restrict ys, mmul_real *restrict out) { \
-        int32_t others = 0;                                                                      \
-        for (int64_t j = 0; j < n; j++) {                                                        \
-            out[j] = (mmul_real)divide_simple((double)xs[j], (double)ys[j]).PART;                \
-            others |= is_odd_division(xs[j], ys[j]);                                             \
-        }                                                                                        \
-        for (int64_t j = 0; others && j < n; j++)                                                \
-            if (is_odd_division(xs[j], ys[j]))                                                   \
-                out[j] = (mmul_real)divide_one((double)xs[j], (double)ys[j]).PART;               \
-    }                                                                                            \
-    KERNEL(NAME) {                                                                               \
-        (void)zs;                                                                                \
-        for (int64_t begin = 0; begin < n; begin += STEP) {                                      \
-            const int64_t end = mmul_smaller(n, begin + STEP);                                   \
-            int32_t others = 0;                                                                  \
-            mmul_cpu_ask(xs + begin, STEP);                                                      \
-            for (int64_t j = begin; j < end; j++) {                                              \
-                out[j] = REAL(divide)(xs[j], ys[j]).PART;                                        \
-                others |= REAL(is_long_division)(xs[j], ys[j]);                                  \
-            }                                                                                    \
-            if (others)                                                                          \
-                NAME##_long(end - begin, xs + begin, ys + begin, out + begin);                   \
-        }                                                                                        \
+#define DIVISION(NAME, PART)                                                            \
+    MMUL_TARGET_CLONES static void NAME##_long(int64_t n, const mmul_real *restrict xs, \
+                                               const mmul_real *restrict ys,            \
+                                               mmul_real *restrict out) {               \
+        int32_t others = 0;                                                             \
+        for (int64_t j = 0; j < n; j++) {                                               \
+            out[j] = (mmul_real)divide_simple((double)xs[j], (double)ys[j]).PART;       \
+            others |= is_odd_division(xs[j], ys[j]);                                    \
+        }                                                                               \
+        for (int64_t j = 0; others && j < n; j++)                                       \
+            if (is_odd_division(xs[j], ys[j]))                                          \
+                out[j] = (mmul_real)divide_one((double)xs[j], (double)ys[j]).PART;      \
+    }                                                                                   \
+    KERNEL(NAME) {                                                                      \
+        (void)zs;                                                                       \
+        for (int64_t begin = 0; begin < n; begin += STEP) {                             \
+            const int64_t end = mmul_min(n, begin + STEP);                              \
+            int32_t others = 0;                                                         \
+            mmul_cpu_prefetch(xs + begin, STEP);                                        \
+            for (int64_t j = begin; j < end; j++) {                                     \
+                out[j] = REAL(divide)(xs[j], ys[j]).PART;                               \
+                others |= REAL(is_long_division)(xs[j], ys[j]);                         \
+            }                                                                           \
+            if (others)                                                                 \
+                NAME##_long(end - begin, xs + begin, ys + begin, out + begin);          \
+        }                                                                               \
     }
 DIVISION(floor_divide, quotient)
 DIVISION(remainder_of, left)
 #ifdef MMUL_CPU_F64
 KERNEL(power) {
-    const int64_t whole = mmul_cpu_whole(n);
+    const int64_t whole = mmul_cpu_count_in_vectors(n);
     (void)zs;
     for (int64_t j = 0; j < whole; j++)
         out[j] = REAL(pow)(xs[j], ys[j]);
@@ -260,7 +261,7 @@ KERNEL(power_of_number) {
         power(n, xs, ys, zs, out);
         return;
     }
-    EACH(mmul_cpu_ask(xs + begin, STEP), {
+    EACH(mmul_cpu_prefetch(xs + begin, STEP), {
         const float x = xs[j];
         const int32_t is_none = (mmul_is_undefined_power(x, rest) != 0.0f) | (x != x);
         out[j] = mmul_from_bits(mmul_to_bits(mmul_power_of_size(x, (double)y, sign)) |
@@ -419,11 +420,11 @@ static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows,
     mmul_real *out = job->out + i * job->ld + j;
     // copies directly, without a tile in between
     if (job->kernel == copy && job->operands[0].col_step != 1) {
-        mmul_cpu_pack(mmul_cpu_part(job->operands[0], i, j), rows, cols, out, job->ld);
+        mmul_cpu_pack(mmul_cpu_strided_at(job->operands[0], i, j), rows, cols, out, job->ld);
         return;
     }
     for (int p = 0; p < job->operand_count; p++)
-        x[p] = locate_rows(mmul_cpu_part(job->operands[p], i, j), rows, cols, buffers[p]);
+        x[p] = locate_rows(mmul_cpu_strided_at(job->operands[p], i, j), rows, cols, buffers[p]);
     for (int64_t r = 0; r < rows; r++)
         job->kernel(cols, x[0].at + r * x[0].row_step, x[1].at + r * x[1].row_step,
                     x[2].at + r * x[2].row_step, out + r * job->ld);
@@ -434,13 +435,12 @@ static void make_tiles_in(const struct job *job, int64_t begin, int64_t end,
                           mmul_real *const buffers[MMUL_CPU_OPERANDS]) {
     for (int p = 0; p < job->operand_count; p++)
         if (mmul_cpu_is_constant(job->operands[p]))
-            mmul_cpu_pack(job->operands[p], 1, mmul_smaller(job->cols, job->tile_cols), buffers[p],
-                          0);
+            mmul_cpu_pack(job->operands[p], 1, mmul_min(job->cols, job->tile_cols), buffers[p], 0);
     for (int64_t tile = begin; tile < end; tile++) {
         const int64_t i = tile / job->tiles_along * job->tile_rows;
         const int64_t j = tile % job->tiles_along * job->tile_cols;
-        make_tile(job, i, j, mmul_smaller(job->tile_rows, job->rows - i),
-                  mmul_smaller(job->tile_cols, job->cols - j), buffers);
+        make_tile(job, i, j, mmul_min(job->tile_rows, job->rows - i),
+                  mmul_min(job->tile_cols, job->cols - j), buffers);
     }
 }
 
@@ -489,5 +489,5 @@ void mmul_cpu_map_elements(const struct mmul_map *map) {
     const int64_t tiles = (job->rows + job->tile_rows - 1) / job->tile_rows * job->tiles_along;
     const double flops = mmul_operation_row(map->kind)->flops_each;
     const double cost = (double)map->rows * (double)map->cols * (1 + flops / 16) / (double)tiles;
-    mmul_cpu_share(map, mmul_cpu_parts(map, tiles, cost), tiles, make_tiles, &making);
+    mmul_cpu_run_parts(map, mmul_cpu_count_parts(map, tiles, cost), tiles, make_tiles, &making);
 }

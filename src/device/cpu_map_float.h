@@ -151,9 +151,9 @@ MMUL_INLINE float mmul_tanhf(float x) {
     p = p * square - 5.37397155531e-2f;
     p = p * square + 1.33314422036e-1f;
     p = p * square - 3.33332819422e-1f;
-    const float near = p * square * x + x;
+    const float ranks_of_nodes = p * square * x + x;
     const float far = 1.0f - 2.0f / (mmul_expf(2.0f * size) + 1.0f);
-    return size < 0.625f ? near : copysignf(far, x);
+    return size < 0.625f ? ranks_of_nodes : copysignf(far, x);
 }
 
 // Half of erfc(|x| / sqrt 2), times 2^32: the tail of the normal distribution. gelu is x times the
@@ -316,7 +316,7 @@ MMUL_INLINE float mmul_powf(float x, float y) {
 // ratio may have been rounded up to a whole number, but never down past one. Its floor `below` is
 // therefore q or q + 1. x - below y is then a float, computed by one fma, and adding y to it is
 // exact, too.
-struct mmul_divided {
+struct mmul_quotient {
     float quotient, left;
 };
 
@@ -325,13 +325,13 @@ MMUL_INLINE int32_t mmul_is_long_divisionf(float x, float y) {
     return !(fabsf(x / y) < 0x1p22f) | (y - y != 0.0f);
 }
 
-MMUL_INLINE struct mmul_divided mmul_dividef(float x, float y) {
+MMUL_INLINE struct mmul_quotient mmul_dividef(float x, float y) {
     const float ratio = x / y, magic = 12582912.0f, nearest = (ratio + magic) - magic;
     const float below = nearest - (nearest > ratio ? 1.0f : 0.0f), left = fmaf(-below, y, x);
     const float high = (mmul_to_bits(left) ^ mmul_to_bits(y)) < 0 && left != 0.0f ? 1.0f : 0.0f;
     const float quotient = below - high;
-    return (struct mmul_divided){quotient == 0.0f ? copysignf(0.0f, ratio) : quotient,
-                                 copysignf(left + high * y, y)};
+    return (struct mmul_quotient){quotient == 0.0f ? copysignf(0.0f, ratio) : quotient,
+                                  copysignf(left + high * y, y)};
 }
 
 // Sine and cosine of an angle in double: position times frequency exceeds a float's precision of

@@ -58,10 +58,11 @@ static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols
 // and still fits a second-level cache of at least 256 KiB. The hardware does not predict the next
 // column, so the code prefetches as far ahead as elsewhere.
 enum {
-    BLOCK_ROWS = 128,                       // rows of a block
-    BLOCK_COLS = 1024 / sizeof(mmul_real),  // columns of a block
-    BUFFER_LD = BLOCK_COLS + MMUL_CPU_LINE, // a power of two would map all rows to few cache sets
-    PREFETCH_COLS = MMUL_CPU_AHEAD / BLOCK_ROWS // columns
+    BLOCK_ROWS = 128,                      // rows of a block
+    BLOCK_COLS = 1024 / sizeof(mmul_real), // columns of a block
+    BUFFER_LD =
+        BLOCK_COLS + MMUL_CPU_CACHE_LINE, // a power of two would map all rows to few cache sets
+    PREFETCH_COLS = MMUL_CPU_PREFETCH_DISTANCE / BLOCK_ROWS // columns
 };
 
 // Transposes `cols` of the `ahead` columns; prefetches up to all of them.
@@ -71,14 +72,14 @@ static void transpose_block(struct mmul_strided from, int64_t rows, int64_t cols
     for (int64_t j = 0; j < even; j += 4) {
         const mmul_real *at = from.at + j * from.col_step;
         for (int64_t c = PREFETCH_COLS; c < PREFETCH_COLS + 4 && j + c < ahead; c++)
-            for (int64_t i = 0; i < rows; i += MMUL_CPU_LINE)
+            for (int64_t i = 0; i < rows; i += MMUL_CPU_CACHE_LINE)
                 __builtin_prefetch(at + i + c * from.col_step);
         for (int64_t i = 0; i < even_end; i += 4)
             transpose_4x4(at + i, from.col_step, to + i * ld + j, ld);
     }
-    pack_one_by_one(mmul_cpu_part(from, even_end, 0), rows - even_end, even, to + even_end * ld,
-                    ld);
-    pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
+    pack_one_by_one(mmul_cpu_strided_at(from, even_end, 0), rows - even_end, even,
+                    to + even_end * ld, ld);
+    pack_one_by_one(mmul_cpu_strided_at(from, 0, even), rows, cols - even, to + even, ld);
 }
 
 // Packs block by block through a contiguous buffer and copies each row from there at once: rows of
@@ -88,20 +89,21 @@ static void pack_transposed(struct mmul_strided from, int64_t rows, int64_t cols
     mmul_real buffer[BLOCK_ROWS * BUFFER_LD];
     for (int64_t i = 0; i < rows; i += BLOCK_ROWS)
         for (int64_t j = 0; j < cols; j += BLOCK_COLS) {
-            const int64_t down = mmul_smaller(BLOCK_ROWS, rows - i),
-                          along = mmul_smaller(BLOCK_COLS, cols - j);
-            if (ld <= MMUL_CPU_LINE) {
-                transpose_block(mmul_cpu_part(from, i, j), down, along, cols - j, to + i * ld + j,
-                                ld);
+            const int64_t down = mmul_min(BLOCK_ROWS, rows - i),
+                          along = mmul_min(BLOCK_COLS, cols - j);
+            if (ld <= MMUL_CPU_CACHE_LINE) {
+                transpose_block(mmul_cpu_strided_at(from, i, j), down, along, cols - j,
+                                to + i * ld + j, ld);
                 continue;
             }
-            transpose_block(mmul_cpu_part(from, i, j), down, along, cols - j, buffer, BUFFER_LD);
+            transpose_block(mmul_cpu_strided_at(from, i, j), down, along, cols - j, buffer,
+                            BUFFER_LD);
             for (int64_t r = 0; r < down; r++)
                 memcpy(to + (i + r) * ld + j, buffer + r * BUFFER_LD, (size_t)along * sizeof *to);
         }
 }
 
-MMUL_CLONES static void fill_constant(mmul_real *to, int64_t count, mmul_real x) {
+MMUL_TARGET_CLONES static void fill_constant(mmul_real *to, int64_t count, mmul_real x) {
     for (int64_t j = 0; j < count; j++)
         to[j] = x;
 }

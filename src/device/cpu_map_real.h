@@ -21,13 +21,14 @@
 enum { MMUL_CPU_VECTOR = 16 };
 #define MMUL_CPU_AS_VECTOR _Pragma("GCC unroll 1")
 
-static inline int64_t mmul_cpu_whole(int64_t n) {
+static inline int64_t mmul_cpu_count_in_vectors(int64_t n) {
     return n - n % MMUL_CPU_VECTOR;
 }
 
 // out := e^(x - shift).
-MMUL_INLINE void mmul_cpu_raise(const mmul_real *x, int64_t n, mmul_real shift, mmul_real *out) {
-    const int64_t whole = mmul_cpu_whole(n), left = n - whole;
+MMUL_INLINE void mmul_cpu_exponentiate(const mmul_real *x, int64_t n, mmul_real shift,
+                                       mmul_real *out) {
+    const int64_t whole = mmul_cpu_count_in_vectors(n), left = n - whole;
     for (int64_t j = 0; j < whole; j++)
         out[j] = REAL(exp)(x[j] - shift);
     if (left > 0) {

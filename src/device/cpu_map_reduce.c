@@ -51,11 +51,11 @@ static double combine(enum mmul_operation_kind kind, double x, double y) {
 // prefetch streams.
 enum { BLOCK = 256 };
 
-MMUL_CLONES static double add_line(const mmul_real *x, int64_t n) {
+MMUL_TARGET_CLONES static double add_line(const mmul_real *x, int64_t n) {
     double sum = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
-        const int64_t end = mmul_smaller(n, j + BLOCK);
-        mmul_cpu_ask(x + j, end - j);
+        const int64_t end = mmul_min(n, j + BLOCK);
+        mmul_cpu_prefetch(x + j, end - j);
 #pragma omp simd reduction(+ : sum)
         for (int64_t l = j; l < end; l++)
             sum += (double)x[l];
@@ -64,12 +64,12 @@ MMUL_CLONES static double add_line(const mmul_real *x, int64_t n) {
 }
 
 // Comparisons lose NaN, so NaN is tracked separately.
-MMUL_CLONES mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n) {
+MMUL_TARGET_CLONES mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n) {
     mmul_real most = -INFINITY;
     int32_t odd = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
-        const int64_t end = mmul_smaller(n, j + BLOCK);
-        mmul_cpu_ask(x + j, end - j);
+        const int64_t end = mmul_min(n, j + BLOCK);
+        mmul_cpu_prefetch(x + j, end - j);
 #pragma omp simd reduction(max : most) reduction(| : odd)
         for (int64_t l = j; l < end; l++) {
             odd |= x[l] != x[l];
@@ -79,12 +79,12 @@ MMUL_CLONES mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n) {
     return odd ? NAN : most;
 }
 
-MMUL_CLONES mmul_real mmul_cpu_smallest(const mmul_real *x, int64_t n) {
+MMUL_TARGET_CLONES mmul_real mmul_cpu_smallest(const mmul_real *x, int64_t n) {
     mmul_real least = INFINITY;
     int32_t odd = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
-        const int64_t end = mmul_smaller(n, j + BLOCK);
-        mmul_cpu_ask(x + j, end - j);
+        const int64_t end = mmul_min(n, j + BLOCK);
+        mmul_cpu_prefetch(x + j, end - j);
 #pragma omp simd reduction(min : least) reduction(| : odd)
         for (int64_t l = j; l < end; l++) {
             odd |= x[l] != x[l];
@@ -102,29 +102,29 @@ static double reduce_line(enum mmul_operation_kind kind, const mmul_real *x, int
 
 // ------------------------------------------------------------------------------- across memory
 
-#define ACROSS(NAME, TYPE, JOINED)                                                           \
-    MMUL_CLONES static void NAME(const mmul_real *restrict x, int64_t lines, int64_t length, \
-                                 int64_t step, double *restrict found) {                     \
-        TYPE all[LINES];                                                                     \
-        for (int64_t l = 0; l < lines; l++)                                                  \
-            all[l] = (TYPE)found[l];                                                         \
-        int64_t p = 0;                                                                       \
-        for (; p + MMUL_CPU_TOGETHER <= length; p += MMUL_CPU_TOGETHER)                      \
-            for (int64_t l = 0; l < lines; l++) {                                            \
-                TYPE was = all[l];                                                           \
-                for (int64_t q = p; q < p + MMUL_CPU_TOGETHER; q++) {                        \
-                    const TYPE y = (TYPE)x[q * step + l];                                    \
-                    was = (JOINED);                                                          \
-                }                                                                            \
-                all[l] = was;                                                                \
-            }                                                                                \
-        for (; p < length; p++)                                                              \
-            for (int64_t l = 0; l < lines; l++) {                                            \
-                const TYPE was = all[l], y = (TYPE)x[p * step + l];                          \
-                all[l] = (JOINED);                                                           \
-            }                                                                                \
-        for (int64_t l = 0; l < lines; l++)                                                  \
-            found[l] = (double)all[l];                                                       \
+#define ACROSS(NAME, TYPE, JOINED)                                                              \
+    MMUL_TARGET_CLONES static void NAME(const mmul_real *restrict x, int64_t lines,             \
+                                        int64_t length, int64_t step, double *restrict found) { \
+        TYPE all[LINES];                                                                        \
+        for (int64_t l = 0; l < lines; l++)                                                     \
+            all[l] = (TYPE)found[l];                                                            \
+        int64_t p = 0;                                                                          \
+        for (; p + MMUL_CPU_INTERLEAVED_ROWS <= length; p += MMUL_CPU_INTERLEAVED_ROWS)         \
+            for (int64_t l = 0; l < lines; l++) {                                               \
+                TYPE was = all[l];                                                              \
+                for (int64_t q = p; q < p + MMUL_CPU_INTERLEAVED_ROWS; q++) {                   \
+                    const TYPE y = (TYPE)x[q * step + l];                                       \
+                    was = (JOINED);                                                             \
+                }                                                                               \
+                all[l] = was;                                                                   \
+            }                                                                                   \
+        for (; p < length; p++)                                                                 \
+            for (int64_t l = 0; l < lines; l++) {                                               \
+                const TYPE was = all[l], y = (TYPE)x[p * step + l];                             \
+                all[l] = (JOINED);                                                              \
+            }                                                                                   \
+        for (int64_t l = 0; l < lines; l++)                                                     \
+            found[l] = (double)all[l];                                                          \
     }
 ACROSS(add_across, double, was + y)
 ACROSS(largest_across, mmul_real, (was >= y) | (was != was) ? was : y)
@@ -144,7 +144,7 @@ static void reduce_across(enum mmul_operation_kind kind, const mmul_real *x, int
 static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int64_t piece,
                          double *found) {
     const enum mmul_operation_kind kind = s->map->kind;
-    const int64_t p = piece * PIECE, length = mmul_smaller(PIECE, s->length - p);
+    const int64_t p = piece * PIECE, length = mmul_min(PIECE, s->length - p);
     const mmul_real *x = s->at + p * s->step + begin * s->line_step;
     if (s->step != 1 && s->line_step == 1) {
         for (int64_t l = 0; l < end - begin; l++)
@@ -180,7 +180,7 @@ static void reduce_pieces(void *context, int part, int64_t t, int64_t begin, int
     (void)part;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit / s->pieces * LINES, piece = unit % s->pieces;
-        const int64_t last = mmul_smaller(s->lines, first + LINES);
+        const int64_t last = mmul_min(s->lines, first + LINES);
         double buffer[LINES];
         double *found = s->found != NULL ? s->found + piece * s->lines + first : buffer;
         reduce_piece(s, first, last, piece, found);
@@ -200,7 +200,7 @@ static void sum_strip(void *context, int part, int64_t t, int64_t begin, int64_t
     mmul_real *out = mmul_cpu_result(map, t);
     (void)part;
     for (int64_t strip = begin; strip < end; strip++) {
-        const int64_t j = strip * STRIP, n = mmul_smaller(STRIP, map->cols - j);
+        const int64_t j = strip * STRIP, n = mmul_min(STRIP, map->cols - j);
         for (int64_t i = 0; i < map->rows; i++)
             memset(out + i * map->result.ld + j, 0, (size_t)n * sizeof *out);
         for (int64_t p = 0; p < map->operands[0].rows; p++) {
@@ -218,8 +218,8 @@ static void sum_strip(void *context, int part, int64_t t, int64_t begin, int64_t
 static void sum_rows_at(const struct mmul_map *map) {
     const int64_t strips = (map->cols + STRIP - 1) / STRIP;
     const double cost = (double)(map->operands[0].rows + map->rows) * STRIP;
-    mmul_cpu_share(map, mmul_cpu_parts(map, strips, cost), strips, sum_strip,
-                   (void *)(uintptr_t)map);
+    mmul_cpu_run_parts(map, mmul_cpu_count_parts(map, strips, cost), strips, sum_strip,
+                       (void *)(uintptr_t)map);
 }
 
 enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_error *err) {
@@ -242,7 +242,7 @@ enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_err
     if (s.pieces > 1)
         status = MMUL_ALLOCATE_RAW(s.found, map->matrices * s.pieces * s.lines, "sums", err);
     if (status == MMUL_OK)
-        mmul_cpu_share(map, mmul_cpu_parts(map, units, cost), units, reduce_pieces, &s);
+        mmul_cpu_run_parts(map, mmul_cpu_count_parts(map, units, cost), units, reduce_pieces, &s);
     for (int64_t t = 0; status == MMUL_OK && s.pieces > 1 && t < map->matrices; t++) {
         const struct lines one = matrix_lines(&s, t);
         write_lines(&one, mmul_cpu_result(map, t), 0, s.lines, one.found);

@@ -23,7 +23,7 @@ struct upcoming {
 
 // Prefetches n elements; NULL: none.
 MMUL_INLINE void prefetch(const mmul_real *at, int64_t n) {
-    for (int64_t j = 0; at != NULL && j < n; j += MMUL_CPU_LINE)
+    for (int64_t j = 0; at != NULL && j < n; j += MMUL_CPU_CACHE_LINE)
         __builtin_prefetch(at + j);
 }
 
@@ -46,13 +46,13 @@ MMUL_INLINE double exponentiate(const mmul_real *restrict x, int64_t n, mmul_rea
                                 mmul_real *restrict out, struct upcoming upcoming) {
     double all = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
-        const int64_t end = mmul_smaller(n, j + BLOCK);
+        const int64_t end = mmul_min(n, j + BLOCK);
         mmul_real sum = 0;
         for (int64_t step = j; step < end; step += STEP) {
-            const int64_t step_end = mmul_smaller(end, step + STEP);
+            const int64_t step_end = mmul_min(end, step + STEP);
             prefetch(offset_or_null(upcoming.x, step), step_end - step);
             prefetch(offset_or_null(upcoming.out, step), step_end - step);
-            mmul_cpu_raise(x + step, step_end - step, shift, out + step);
+            mmul_cpu_exponentiate(x + step, step_end - step, shift, out + step);
         }
 #pragma omp simd reduction(+ : sum)
         for (int64_t l = j; l < end; l++)
@@ -71,14 +71,15 @@ MMUL_INLINE void scale(mmul_real *x, int64_t n, mmul_real factor) {
 // a larger element rescales (Milakov, Gimelshein, "Online normalizer calculation for softmax",
 // 2018). Then each part is scaled by its missing factor. While all elements are -infinity, 0 is
 // subtracted: their exponentials are 0, those of NaN are NaN, and a row of -infinity ends as 0 / 0.
-MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
-                                int64_t count, mmul_real *restrict out, struct upcoming upcoming) {
+MMUL_TARGET_CLONES static void softmax(const struct mmul_cpu_rows *rows,
+                                       const mmul_real *restrict x, int64_t count,
+                                       mmul_real *restrict out, struct upcoming upcoming) {
     enum { STRETCHES = 64 };
     mmul_real shifts[STRETCHES], most = -INFINITY, shift = 0;
-    const int64_t length = mmul_larger(4 * BLOCK, (count + STRETCHES - 1) / STRETCHES);
+    const int64_t length = mmul_max(4 * BLOCK, (count + STRETCHES - 1) / STRETCHES);
     double sum = 0;
     for (int64_t j = 0; j < count; j += length) {
-        const int64_t n = mmul_smaller(length, count - j);
+        const int64_t n = mmul_min(length, count - j);
         const mmul_real last = shift;
         most = largest_of(x + j, n, most);
         if (most > -INFINITY) {
@@ -93,7 +94,7 @@ MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const mmul_rea
     for (int64_t j = 0; j < count; j += length) {
         const double missing_factor =
             shifts[j / length] == shift ? 1 : exp((double)(shifts[j / length] - shift));
-        scale(out + j, mmul_smaller(length, count - j), (mmul_real)(missing_factor / sum));
+        scale(out + j, mmul_min(length, count - j), (mmul_real)(missing_factor / sum));
     }
     for (int64_t j = count; j < rows->cols; j++)
         out[j] = 0;
@@ -112,7 +113,7 @@ MMUL_INLINE double add_squares_slowly(const mmul_real *x, int64_t n) {
 MMUL_INLINE double add_squares(const mmul_real *x, int64_t n, const mmul_real *upcoming) {
     double all = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
-        const int64_t end = mmul_smaller(n, j + BLOCK);
+        const int64_t end = mmul_min(n, j + BLOCK);
         mmul_real sum = 0;
         prefetch(upcoming + j, end - j);
 #pragma omp simd reduction(+ : sum)
@@ -143,20 +144,20 @@ MMUL_INLINE void scale_by(const mmul_real *restrict x, int64_t n, double factor,
                           const mmul_real *restrict w, mmul_real *restrict out,
                           const mmul_real *next) {
     for (int64_t j = 0; j < n; j += BLOCK) {
-        const int64_t some = mmul_smaller(BLOCK, n - j);
+        const int64_t some = mmul_min(BLOCK, n - j);
         prefetch(offset_or_null(next, j), some);
         scale_block(x + j, some, factor, w != NULL ? w + j : NULL, out + j);
     }
 }
 
-MMUL_CLONES static void rms_norm(const struct mmul_cpu_rows *rows, const mmul_real *x,
-                                 mmul_real *out, const mmul_real *next) {
+MMUL_TARGET_CLONES static void rms_norm(const struct mmul_cpu_rows *rows, const mmul_real *x,
+                                        mmul_real *out, const mmul_real *next) {
     const double mean = add_squares(x, rows->cols, out) / (double)rows->cols;
     scale_by(x, rows->cols, 1 / sqrt(mean + rows->map->with->epsilon), rows->weights, out, next);
 }
 
-MMUL_CLONES static void normalize(const struct mmul_cpu_rows *rows, const mmul_real *x,
-                                  mmul_real *out, const mmul_real *next) {
+MMUL_TARGET_CLONES static void normalize(const struct mmul_cpu_rows *rows, const mmul_real *x,
+                                         mmul_real *out, const mmul_real *next) {
     const double length = sqrt(add_squares(x, rows->cols, out));
     scale_by(x, rows->cols, 1 / (length < 1e-12 ? 1e-12 : length), NULL, out, next);
 }
@@ -208,8 +209,8 @@ MMUL_INLINE struct moments moments_of_block(const mmul_real *x, int64_t n) {
 MMUL_INLINE struct moments find_moments(const mmul_real *x, int64_t n, const mmul_real *upcoming) {
     struct moments all = {0, 0, 0};
     for (int64_t j = 0; j < n; j += BLOCK) {
-        prefetch(upcoming + j, mmul_smaller(BLOCK, n - j));
-        const struct moments block = moments_of_block(x + j, mmul_smaller(BLOCK, n - j));
+        prefetch(upcoming + j, mmul_min(BLOCK, n - j));
+        const struct moments block = moments_of_block(x + j, mmul_min(BLOCK, n - j));
         const double off = block.mean - all.mean, count = all.count + block.count;
         all.mean += off * (block.count / count); // the first block sets the mean
         all.squares += block.squares + off * off * all.count * block.count / count;
@@ -239,13 +240,14 @@ MMUL_INLINE void center_block(const mmul_real *restrict x, int64_t count, double
             out[j] = ((x[j] - high) - low) * close * w[j] + b[j];
 }
 
-MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
-                                   mmul_real *restrict out, const mmul_real *next) {
+MMUL_TARGET_CLONES static void layer_norm(const struct mmul_cpu_rows *rows,
+                                          const mmul_real *restrict x, mmul_real *restrict out,
+                                          const mmul_real *next) {
     const int64_t count = rows->cols;
     const struct moments m = find_moments(x, count, out);
     const double factor = 1 / sqrt(m.squares / (double)count + rows->map->with->epsilon);
     for (int64_t j = 0; j < count; j += BLOCK) {
-        const int64_t n = mmul_smaller(BLOCK, count - j);
+        const int64_t n = mmul_min(BLOCK, count - j);
         prefetch(offset_or_null(next, j), n);
         center_block(
             x + j, n, m.mean, factor,
@@ -270,21 +272,23 @@ static void one_hot(mmul_real at, int64_t n, mmul_real *out) {
 // ----------------------------------------------------------------------------------------- rope
 
 // Computes the sines of all pairs at a position, then the cosines.
-MMUL_CLONES static void compute_angles(const struct mmul_cpu_rows *rows, int64_t position,
-                                       mmul_real *restrict turns) {
+MMUL_TARGET_CLONES static void compute_angles(const struct mmul_cpu_rows *rows, int64_t position,
+                                              mmul_real *restrict turns) {
     const int64_t pairs = rows->cols / 2;
     REAL(sincos_pairs)((double)position, rows->frequencies, pairs, turns, turns + pairs);
 }
 
 // `base` is for a position that is a multiple of TURNS, `more` for the row's distance from it: the
 // angles add up.
-MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
-                                   const mmul_real *restrict base, const mmul_real *restrict more,
-                                   mmul_real *restrict out, struct upcoming upcoming) {
+MMUL_TARGET_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows,
+                                          const mmul_real *restrict x,
+                                          const mmul_real *restrict base,
+                                          const mmul_real *restrict more, mmul_real *restrict out,
+                                          struct upcoming upcoming) {
     const int64_t pairs = rows->cols / 2;
     const bool in_halves = !rows->map->with->interleaved;
     for (int64_t p = 0; p < pairs; p += STEP) {
-        const int64_t n = mmul_smaller(STEP, pairs - p);
+        const int64_t n = mmul_min(STEP, pairs - p);
         const mmul_real *s = base + p, *c = base + pairs + p, *t = more + p, *d = more + pairs + p;
         mmul_real sines[STEP], cosines[STEP];
         prefetch(offset_or_null(upcoming.x, 2 * p), 2 * n);
@@ -314,7 +318,7 @@ MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const mmul_
 struct scratch {
     int64_t position;
     mmul_real *turns;
-    struct mmul_cpu_place *places;
+    struct mmul_cpu_sort_entry *places;
 };
 
 // Rotates a row. Reuses the angles shared by neighbouring positions.
@@ -351,7 +355,7 @@ static int64_t count_elements(const struct mmul_cpu_rows *rows, int64_t i) {
     const int64_t until = rows->map->row + i + 1 + rows->cols - rows->map->shape.rows;
     if (rows->map->kind != MMUL_SOFTMAX || !rows->map->with->causal)
         return rows->cols;
-    return mmul_larger(0, mmul_smaller(until, rows->cols));
+    return mmul_max(0, mmul_min(until, rows->cols));
 }
 
 static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_real *x,
@@ -375,12 +379,12 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_rea
         break;
     case MMUL_ARGMAX:
     case MMUL_ARGMIN:
-        *out = (mmul_real)mmul_cpu_extreme(x, rows->cols, map->kind == MMUL_ARGMIN);
+        *out = (mmul_real)mmul_cpu_find_extreme(x, rows->cols, map->kind == MMUL_ARGMIN);
         break;
     case MMUL_SORT:
     case MMUL_ARGSORT:
-        mmul_cpu_sort(&(struct mmul_cpu_sorting){map->with->descending, map->kind == MMUL_ARGSORT,
-                                                 scratch->places},
+        mmul_cpu_sort(&(struct mmul_cpu_sort_options){map->with->descending,
+                                                      map->kind == MMUL_ARGSORT, scratch->places},
                       x, rows->cols, out);
         break;
     case MMUL_CUMSUM:
@@ -407,8 +411,8 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
     if (rows->places != NULL)
         scratch.places = rows->places + 2 * part * rows->cols;
     for (int64_t group = begin; group < end; group += rows->group) {
-        const int64_t n = mmul_smaller(rows->group, end - group);
-        struct mmul_strided x = mmul_cpu_part(all, group, 0);
+        const int64_t n = mmul_min(rows->group, end - group);
+        struct mmul_strided x = mmul_cpu_strided_at(all, group, 0);
         if (x.col_step != 1) {
             mmul_real *room = rows->room + (int64_t)part * rows->group * rows->cols;
             mmul_cpu_pack(x, n, rows->cols, room, rows->cols);
@@ -445,17 +449,17 @@ static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operan
 // for a second-level cache (cpu_map_operands.c packs as many), and whole cache lines.
 static int64_t count_group(int64_t cols) {
     enum { HELD = (1 << 19) / sizeof(mmul_real), ROWS_MOST = 128 };
-    return mmul_larger(MMUL_CPU_LINE, mmul_smaller(ROWS_MOST, HELD / mmul_larger(1, cols)));
+    return mmul_max(MMUL_CPU_CACHE_LINE, mmul_min(ROWS_MOST, HELD / mmul_max(1, cols)));
 }
 
 enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error *err) {
     struct mmul_cpu_rows rows = {
         .map = map, .cols = map->operands[0].cols, .group = count_group(map->operands[0].cols)};
     const double cost = (double)rows.cols * (2 + mmul_operation_row(map->kind)->flops_each / 8);
-    const int parts = mmul_cpu_parts(map, map->rows, cost);
+    const int parts = mmul_cpu_count_parts(map, map->rows, cost);
     mmul_real *vectors[2] = {NULL, NULL};
     if (mmul_operation_row(map->kind)->by_row > 1)
-        return mmul_cpu_rows_of_two(map, err);
+        return mmul_cpu_map_rows_of_several(map, err);
     enum mmul_status status = find_vector(&rows, 1, &vectors[0], &rows.weights, err);
     if (status == MMUL_OK)
         status = find_vector(&rows, 2, &vectors[1], &rows.biases, err);
@@ -466,7 +470,7 @@ enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error
     if (status == MMUL_OK && (map->kind == MMUL_SORT || map->kind == MMUL_ARGSORT))
         status = MMUL_ALLOCATE_RAW(rows.places, 2 * parts * rows.cols, "rows", err);
     if (status == MMUL_OK)
-        mmul_cpu_share(map, parts, map->rows, make_rows, &rows);
+        mmul_cpu_run_parts(map, parts, map->rows, make_rows, &rows);
     mmul_free(rows.frequencies);
     mmul_free(rows.turns);
     mmul_free(rows.places);

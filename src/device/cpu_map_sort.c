@@ -19,9 +19,9 @@ static mmul_bits bits_in_order(mmul_real x, bool descending) {
     return isnan(x) ? ~(mmul_bits)0 : descending ? ~bits : bits;
 }
 
-static void insert_each(struct mmul_cpu_place *places, int64_t n) {
+static void insert_each(struct mmul_cpu_sort_entry *places, int64_t n) {
     for (int64_t j = 1; j < n; j++) {
-        const struct mmul_cpu_place place = places[j];
+        const struct mmul_cpu_sort_entry place = places[j];
         int64_t at = j;
         for (; at > 0 && places[at - 1].bits > place.bits; at--)
             places[at] = places[at - 1];
@@ -34,8 +34,8 @@ static int digit_of(mmul_bits bits, int digit) {
 }
 
 // Distributes by one digit, with the given count of each value, from `from` to `to`.
-static void distribute(const struct mmul_cpu_place *from, int64_t n, int digit,
-                       const int64_t *counts, struct mmul_cpu_place *to) {
+static void distribute(const struct mmul_cpu_sort_entry *from, int64_t n, int digit,
+                       const int64_t *counts, struct mmul_cpu_sort_entry *to) {
     int64_t next[DIGIT_VALUES], sum = 0;
     for (int value = 0; value < DIGIT_VALUES; value++) {
         next[value] = sum;
@@ -46,8 +46,8 @@ static void distribute(const struct mmul_cpu_place *from, int64_t n, int digit,
 }
 
 // Alternates between `places` and `room`. Returns the array that holds the result.
-static struct mmul_cpu_place *sort_by_digits(struct mmul_cpu_place *places, int64_t n,
-                                             struct mmul_cpu_place *room) {
+static struct mmul_cpu_sort_entry *sort_by_digits(struct mmul_cpu_sort_entry *places, int64_t n,
+                                                  struct mmul_cpu_sort_entry *room) {
     int64_t counts[DIGITS][DIGIT_VALUES] = {{0}};
     for (int64_t j = 0; j < n; j++)
         for (int digit = 0; digit < DIGITS; digit++)
@@ -56,18 +56,18 @@ static struct mmul_cpu_place *sort_by_digits(struct mmul_cpu_place *places, int6
         if (counts[digit][digit_of(places[0].bits, digit)] == n)
             continue;
         distribute(places, n, digit, counts[digit], room);
-        struct mmul_cpu_place *const made = room;
+        struct mmul_cpu_sort_entry *const made = room;
         room = places;
         places = made;
     }
     return places;
 }
 
-void mmul_cpu_sort(const struct mmul_cpu_sorting *how, const mmul_real *x, int64_t n,
+void mmul_cpu_sort(const struct mmul_cpu_sort_options *how, const mmul_real *x, int64_t n,
                    mmul_real *out) {
-    struct mmul_cpu_place *places = how->room;
+    struct mmul_cpu_sort_entry *places = how->room;
     for (int64_t j = 0; j < n; j++)
-        places[j] = (struct mmul_cpu_place){bits_in_order(x[j], how->descending), (uint32_t)j};
+        places[j] = (struct mmul_cpu_sort_entry){bits_in_order(x[j], how->descending), (uint32_t)j};
     if (n <= SHORT)
         insert_each(places, n);
     else

@@ -12,10 +12,10 @@
 // more, so that an additional thread never costs more than it can gain.
 static const double PART_LEAST = 1 << 17;
 
-int mmul_cpu_parts(const struct mmul_map *map, int64_t units, double cost) {
+int mmul_cpu_count_parts(const struct mmul_map *map, int64_t units, double cost) {
     const int64_t all = map->matrices * units;
     const double worth = (double)all * cost / PART_LEAST;
-    const int64_t most = mmul_smaller(map->parallel.threads, all);
+    const int64_t most = mmul_min(map->parallel.threads, all);
     const int64_t parts = worth < (double)most ? (int64_t)worth : most;
     return parts > 1 ? (int)parts : 1;
 }
@@ -32,21 +32,20 @@ static void claim_units(void *context, int part) {
     const int64_t units = claims->units;
     int64_t begin;
     while ((begin = atomic_fetch_add(&claims->next, claims->each)) < claims->all)
-        for (int64_t end = mmul_smaller(claims->all, begin + claims->each), n; begin < end;
+        for (int64_t end = mmul_min(claims->all, begin + claims->each), n; begin < end;
              begin += n) {
             const int64_t first = begin % units;
-            n = mmul_smaller(end - begin, units - first);
+            n = mmul_min(end - begin, units - first);
             claims->work(claims->context, part, begin / units, first, first + n);
         }
 }
 
-void mmul_cpu_share(const struct mmul_map *map, int parts, int64_t units, mmul_cpu_work *work,
-                    void *context) {
+void mmul_cpu_run_parts(const struct mmul_map *map, int parts, int64_t units, mmul_cpu_work *work,
+                        void *context) {
     enum { CLAIMS_EACH = 16 };
     struct claims claims = {
         .work = work, .context = context, .units = units, .all = map->matrices * units};
-    claims.each =
-        parts > 1 ? mmul_larger(1, claims.all / ((int64_t)parts * CLAIMS_EACH)) : claims.all;
+    claims.each = parts > 1 ? mmul_max(1, claims.all / ((int64_t)parts * CLAIMS_EACH)) : claims.all;
     if (parts > 1)
         map->parallel.run(parts, claim_units, &claims);
     else

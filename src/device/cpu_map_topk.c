@@ -46,7 +46,7 @@ static void sift_down(struct best *best, int64_t i) {
 }
 
 // Sets a bit for each of up to BLOCK elements that is not less than `least`.
-MMUL_CLONES static uint64_t find_candidates(const mmul_real *x, int64_t n, mmul_real least) {
+MMUL_TARGET_CLONES static uint64_t find_candidates(const mmul_real *x, int64_t n, mmul_real least) {
     uint64_t found = 0;
 #pragma omp simd reduction(| : found)
     for (int64_t j = 0; j < n; j++)
@@ -60,7 +60,7 @@ MMUL_INLINE mmul_real find_kth(const mmul_real *x, int64_t n, int64_t k, int cla
     for (int c = 0; c < classes; c++)
         most[c] = -INFINITY;
     for (int64_t j = 0; j + classes <= n; j += classes) {
-        mmul_cpu_ask(x + j, classes);
+        mmul_cpu_prefetch(x + j, classes);
         MMUL_CPU_AS_VECTOR
         for (int c = 0; c < classes; c++)
             most[c] = x[j + c] > most[c] ? x[j + c] : most[c];
@@ -80,7 +80,7 @@ MMUL_INLINE mmul_real find_kth(const mmul_real *x, int64_t n, int64_t k, int cla
 
 // Returns a bound that at least k elements and few others reach. Uses the fewest classes that are
 // whole vectors and at least 2 k.
-MMUL_CLONES static mmul_real find_bound(const mmul_real *x, int64_t n, int64_t k) {
+MMUL_TARGET_CLONES static mmul_real find_bound(const mmul_real *x, int64_t n, int64_t k) {
     if (n < 2 * CLASSES_MOST || 2 * k > CLASSES_MOST)
         return -INFINITY;
     return 2 * k <= 16 ? find_kth(x, n, k, 16) : find_kth(x, n, k, CLASSES_MOST);
@@ -104,7 +104,7 @@ void mmul_cpu_topk(const mmul_real *x, int64_t n, int64_t k, mmul_real *out) {
     struct best best = {out, out + k, 0};
     mmul_real least = find_bound(x, n, k);
     for (int64_t block = 0; block < n; block += BLOCK) {
-        const int64_t end = mmul_smaller(n, block + BLOCK);
+        const int64_t end = mmul_min(n, block + BLOCK);
         for (uint64_t some = find_candidates(x + block, end - block, least); some != 0;
              some &= some - 1) {
             const int64_t j = block + __builtin_ctzll(some);
@@ -120,7 +120,7 @@ void mmul_cpu_topk(const mmul_real *x, int64_t n, int64_t k, mmul_real *out) {
 }
 
 // Returns the first index of y, which may be NaN; n: none.
-MMUL_CLONES static int32_t find_first(const mmul_real *x, int32_t n, mmul_real y) {
+MMUL_TARGET_CLONES static int32_t find_first(const mmul_real *x, int32_t n, mmul_real y) {
     int32_t first = n;
 #pragma omp simd reduction(min : first)
     for (int32_t j = 0; j < n; j++) {
@@ -132,11 +132,11 @@ MMUL_CLONES static int32_t find_first(const mmul_real *x, int32_t n, mmul_real y
 
 // Searches again only the part of the row in which the extreme first appeared: it is in the
 // first-level cache.
-int64_t mmul_cpu_extreme(const mmul_real *x, int64_t n, bool smallest) {
+int64_t mmul_cpu_find_extreme(const mmul_real *x, int64_t n, bool smallest) {
     mmul_real best = smallest ? INFINITY : -INFINITY;
     int64_t at = 0;
     for (int64_t j = 0; j < n; j += STRETCH) {
-        const int64_t some = mmul_smaller(STRETCH, n - j);
+        const int64_t some = mmul_min(STRETCH, n - j);
         const mmul_real y =
             smallest ? mmul_cpu_smallest(x + j, some) : mmul_cpu_largest(x + j, some);
         const bool is_better = smallest ? y < best : y > best;
@@ -145,5 +145,5 @@ int64_t mmul_cpu_extreme(const mmul_real *x, int64_t n, bool smallest) {
             at = j;
         }
     }
-    return at + find_first(x + at, (int32_t)mmul_smaller(STRETCH, n - at), best);
+    return at + find_first(x + at, (int32_t)mmul_min(STRETCH, n - at), best);
 }

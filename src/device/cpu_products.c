@@ -96,7 +96,7 @@ static enum mmul_status map_buffers(int threads, struct mmul_error *err) {
 static enum mmul_status reserve_buffers(void *self, struct mmul_error *err) {
     const struct mmul_cpu *cpu = self;
     const int have = count_buffers();
-    const int threads = (int)mmul_larger(cpu->threads, atomic_load(&threads_at_start));
+    const int threads = (int)mmul_max(cpu->threads, atomic_load(&threads_at_start));
     if (threads <= have)
         return MMUL_OK;
     enum mmul_status status = check_address_space(threads, err);
@@ -133,7 +133,7 @@ static struct block block_of(const struct mmul_gemm *args) {
 
 // A row distance beyond int belongs to a block of one stored row, where any legal value works.
 static int row_distance(int64_t ld) {
-    return (int)mmul_smaller(ld, INT_MAX);
+    return (int)mmul_min(ld, INT_MAX);
 }
 
 // Computes the part of C that begins at (i, j) with the terms from p on; it fits `block`.
@@ -145,18 +145,18 @@ static void multiply_block(const struct mmul_gemm *args, struct block block, int
     c.offset += i * c.ld + j;
     const CBLAS_TRANSPOSE of_a = args->transpose_a ? CblasTrans : CblasNoTrans;
     const CBLAS_TRANSPOSE of_b = args->transpose_b ? CblasTrans : CblasNoTrans;
-    const int m = (int)mmul_smaller(block.m, args->m - i);
-    const int n = (int)mmul_smaller(block.n, args->n - j);
-    const int k = (int)mmul_smaller(block.k, args->k - p);
+    const int m = (int)mmul_min(block.m, args->m - i);
+    const int n = (int)mmul_min(block.n, args->n - j);
+    const int k = (int)mmul_min(block.k, args->k - p);
     const double beta = p == 0 ? args->beta : 1;
     if (args->dtype == MMUL_F64)
         cblas_dgemm(CblasRowMajor, of_a, of_b, m, n, k, args->alpha, mmul_host_doubles(a),
                     row_distance(a.ld), mmul_host_doubles(b), row_distance(b.ld), beta,
                     mmul_host_doubles(c), row_distance(c.ld));
     else
-        cblas_sgemm(CblasRowMajor, of_a, of_b, m, n, k, (float)args->alpha, mmul_host_address(a),
-                    row_distance(a.ld), mmul_host_address(b), row_distance(b.ld), (float)beta,
-                    mmul_host_address(c), row_distance(c.ld));
+        cblas_sgemm(CblasRowMajor, of_a, of_b, m, n, k, (float)args->alpha, mmul_host_floats(a),
+                    row_distance(a.ld), mmul_host_floats(b), row_distance(b.ld), (float)beta,
+                    mmul_host_floats(c), row_distance(c.ld));
 }
 
 void mmul_cpu_multiply(const struct mmul_gemm *args) {
@@ -184,7 +184,7 @@ enum mmul_status mmul_cpu_gemm(void *self, const struct mmul_gemm *args, struct 
     return status;
 }
 
-bool mmul_cpu_recuts(const void *self) {
+bool mmul_cpu_gemm_depends_on_cut(const void *self) {
     (void)self;
     return true;
 }

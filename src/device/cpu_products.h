@@ -16,7 +16,7 @@ void mmul_cpu_set_threads(void *self, int threads);
 enum mmul_status mmul_cpu_warm_up(void *self, enum mmul_dtype dtype, double most,
                                   struct mmul_error *err);
 enum mmul_status mmul_cpu_gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err);
-bool mmul_cpu_recuts(const void *self);
+bool mmul_cpu_gemm_depends_on_cut(const void *self);
 
 // Bracket products on threads of the caller: between the two calls OpenBLAS uses no threads of its
 // own, and at most *parts threads may multiply concurrently. Fails as products do; call the second

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/map.h"
-#include "device/project.h"
+#include "device/matrix_sums.h"
 #include "device/reference_map.h"
 
 // ------------------------------------------------------------------------------ close and describe
@@ -37,8 +37,8 @@ bool mmul_device_is_trusted(const struct mmul_device *device) {
     return device->table->is_trusted;
 }
 
-bool mmul_device_shares_lack(const struct mmul_device *device) {
-    return device->table->shares_lack;
+bool mmul_device_fails_like_fallback(const struct mmul_device *device) {
+    return device->table->fails_like_fallback;
 }
 
 double mmul_device_now(const struct mmul_device *device) {
@@ -57,14 +57,14 @@ static enum mmul_status fail_lost(const struct mmul_device *device, struct mmul_
 // Marks the beginning of a device call that may block. Every such call passes here ...
 static struct mmul_device *begin_call(struct mmul_device *device) {
     atomic_store(&device->begin_ns, (int64_t)(mmul_clock_now() * 1e9));
-    atomic_store(&device->call, MMUL_CALL_UNDER_WAY);
+    atomic_store(&device->call, MMUL_CALL_IN_PROGRESS);
     return device;
 }
 
 // ... and here at its end. If another thread has abandoned the call, this thread stays here
 // forever, because it no longer owns the memory that it works on.
 static enum mmul_status end_call(struct mmul_device *device, enum mmul_status status) {
-    int call = MMUL_CALL_UNDER_WAY;
+    int call = MMUL_CALL_IN_PROGRESS;
     if (!atomic_compare_exchange_strong(&device->call, &call, MMUL_CALL_NONE) &&
         call == MMUL_CALL_ABANDONED)
         for (;;)
@@ -75,7 +75,7 @@ static enum mmul_status end_call(struct mmul_device *device, enum mmul_status st
 }
 
 double mmul_device_call_seconds(const struct mmul_device *device) {
-    if (atomic_load(&device->call) != MMUL_CALL_UNDER_WAY)
+    if (atomic_load(&device->call) != MMUL_CALL_IN_PROGRESS)
         return 0;
     return mmul_clock_now() - (double)atomic_load(&device->begin_ns) * 1e-9;
 }
@@ -84,7 +84,7 @@ double mmul_device_call_seconds(const struct mmul_device *device) {
 static atomic_bool has_abandoned_threads;
 
 bool mmul_device_abandon(struct mmul_device *device) {
-    int under_way = MMUL_CALL_UNDER_WAY;
+    int under_way = MMUL_CALL_IN_PROGRESS;
     if (mmul_device_can_borrow(device))
         return false;
     if (!atomic_compare_exchange_strong(&device->call, &under_way, MMUL_CALL_ABANDONED))
@@ -239,8 +239,9 @@ enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_
     return end_call(device, begin_call(device)->table->gemm(device->self, args, err));
 }
 
-bool mmul_device_recuts(const struct mmul_device *device) {
-    return device->table->recuts != NULL && device->table->recuts(device->self);
+bool mmul_device_gemm_depends_on_cut(const struct mmul_device *device) {
+    return device->table->gemm_depends_on_cut != NULL &&
+           device->table->gemm_depends_on_cut(device->self);
 }
 
 bool mmul_device_can_map(const struct mmul_device *device) {
@@ -261,12 +262,12 @@ enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_m
     return mmul_reference_map(NULL, args, err);
 }
 
-enum mmul_status mmul_device_map_together(struct mmul_device *device, const struct mmul_map *maps,
-                                          int count, struct mmul_error *err) {
+enum mmul_status mmul_device_map_fused(struct mmul_device *device, const struct mmul_map *maps,
+                                       int count, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    if (!device->lost && device->table->map_together != NULL)
+    if (!device->lost && device->table->map_fused != NULL)
         return end_call(device,
-                        begin_call(device)->table->map_together(device->self, maps, count, err));
+                        begin_call(device)->table->map_fused(device->self, maps, count, err));
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = mmul_device_map(device, &maps[i], err);
     return status;
@@ -288,30 +289,32 @@ enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul
 }
 
 // Downloads the matrix in pieces and sums them on the host.
-static enum mmul_status project_on_host(struct mmul_device *device, const struct mmul_project *args,
+static enum mmul_status project_on_host(struct mmul_device *device,
+                                        const struct mmul_matrix_sums *args,
                                         struct mmul_error *err) {
     enum { AT_ONCE = 1 << 20 }; // elements
-    const int64_t rows_most = mmul_larger(1, AT_ONCE / args->cols);
+    const int64_t rows_most = mmul_max(1, AT_ONCE / args->cols);
     float *piece = NULL;
     enum mmul_status status =
-        MMUL_ALLOCATE_RAW(piece, mmul_smaller(rows_most, args->rows) * args->cols, "sums", err);
-    mmul_project_begin(args);
+        MMUL_ALLOCATE_RAW(piece, mmul_min(rows_most, args->rows) * args->cols, "sums", err);
+    mmul_matrix_sums_clear(args);
     for (int64_t row = 0; status == MMUL_OK && row < args->rows; row += rows_most) {
-        const int64_t rows = mmul_smaller(rows_most, args->rows - row);
+        const int64_t rows = mmul_min(rows_most, args->rows - row);
         struct mmul_download d = {args->x, rows, args->cols, piece, args->cols, args->dtype};
         d.from.offset += row * args->x.ld;
         status = mmul_device_download(device, &d, err);
         if (status == MMUL_OK)
             status = mmul_device_wait_buffer(device, args->x.buffer, err);
         if (status == MMUL_OK)
-            mmul_project_add(args, row, rows, piece, args->cols);
+            mmul_matrix_sums_add_rows(args, row, rows, piece, args->cols);
     }
     mmul_free(piece);
     return status;
 }
 
-enum mmul_status mmul_device_project(struct mmul_device *device, const struct mmul_project *args,
-                                     struct mmul_error *err) {
+enum mmul_status mmul_device_sum_matrix(struct mmul_device *device,
+                                        const struct mmul_matrix_sums *args,
+                                        struct mmul_error *err) {
     const enum mmul_dtype here = head_of(args->x.buffer)->dtype;
     assert(is_inside(args->x, args->rows, args->cols));
     if (device->lost)

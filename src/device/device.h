@@ -31,7 +31,7 @@
 
 struct mmul_tuned_kernel; // device/tuning.h
 struct mmul_map;          // device/map.h
-struct mmul_project;      // device/project.h
+struct mmul_matrix_sums;  // device/matrix_sums.h
 
 // The beginning of every device's struct mmul_buffer; set after the buffer has been created.
 struct mmul_buffer_head {
@@ -89,7 +89,7 @@ struct mmul_device_table {
     // other than products by loops of this library in host memory, so that no samples of them are
     // checked. Shares its lack: if it fails with MMUL_ERR_SYSTEM, the fallback device would fail,
     // too, because the process lacks a resource.
-    bool is_plain, is_trusted, shares_lack;
+    bool is_plain, is_trusted, fails_like_fallback;
 
     // Returns true if `text` has the form of this kind's names. Forms of different kinds are
     // disjoint.
@@ -104,7 +104,7 @@ struct mmul_device_table {
     const char *(*inner_name)(const char *text);
 
     // Replaces `next` if the fallback depends on the name. Returns `next` or NULL.
-    const char *(*next_name)(const char *text, char next[static 128]);
+    const char *(*fallback_name)(const char *text, char next[static 128]);
 
     // Adds the devices of this kind on this machine (device/probe.h) without opening one, and
     // warnings. Options as in mmul_probe_create. NULL: every machine has the kind's devices. Fails
@@ -160,21 +160,21 @@ struct mmul_device_table {
     // Returns true if gemm chooses kernels by the position of elements in a product. A wrong result
     // may then be right if the product is cut elsewhere. Such a device works in host memory. NULL:
     // false.
-    bool (*recuts)(const void *self);
+    bool (*gemm_depends_on_cut)(const void *self);
 
     // Computes one operation other than a product on a block of its result (device/map.h). NULL:
     // the reference's implementation if the device works in host memory; otherwise never called.
     enum mmul_status (*map)(void *self, const struct mmul_map *args, struct mmul_error *err);
 
-    // Computes up to MMUL_MAPS_TOGETHER element-wise operations piece by piece. All have the same
+    // Computes up to MMUL_FUSED_MAPS_MAX element-wise operations piece by piece. All have the same
     // rows and columns of one matrix and the same type. A later operation reads of an earlier one's
     // result only the element at its own position. NULL: one after the other.
-    enum mmul_status (*map_together)(void *self, const struct mmul_map *maps, int count,
-                                     struct mmul_error *err);
+    enum mmul_status (*map_fused)(void *self, const struct mmul_map *maps, int count,
+                                  struct mmul_error *err);
 
-    // Computes sums of a matrix in a buffer (device/project.h). NULL: the host sums a downloaded
-    // copy.
-    enum mmul_status (*project)(void *self, const struct mmul_project *args,
+    // Computes sums of a matrix in a buffer (device/matrix_sums.h). NULL: the host sums a
+    // downloaded copy.
+    enum mmul_status (*project)(void *self, const struct mmul_matrix_sums *args,
                                 struct mmul_error *err);
 
     // Waits for all operations. NULL: every call above is complete when it returns.
@@ -204,7 +204,7 @@ struct mmul_device {
 };
 
 // State of the thread that uses a device.
-enum mmul_device_call { MMUL_CALL_NONE, MMUL_CALL_UNDER_WAY, MMUL_CALL_ABANDONED };
+enum mmul_device_call { MMUL_CALL_NONE, MMUL_CALL_IN_PROGRESS, MMUL_CALL_ABANDONED };
 
 // Opens a device by name: "cpu", "reference", "P:D", "faulty:RULE[,RULE...]:NAME", or another name
 // of the registry. Fails with MMUL_ERR_USAGE (not a device name) or MMUL_ERR_UNAVAILABLE (absent or
@@ -216,7 +216,7 @@ enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
 enum mmul_status mmul_device_check_name(const char *text, struct mmul_error *err);
 
 // Returns true if every machine has this device, or its inner device: it needs no probe.
-bool mmul_device_is_everywhere(const char *text);
+bool mmul_device_needs_no_probe(const char *text);
 
 // Returns the name of the inner device of "faulty:RULES:NAME", within `text`; "" if it is missing.
 // NULL: not such a device.
@@ -225,7 +225,7 @@ const char *mmul_device_inner_name(const char *text);
 // Return properties of the device's kind, from the table.
 bool mmul_device_is_plain(const struct mmul_device *device);
 bool mmul_device_is_trusted(const struct mmul_device *device);
-bool mmul_device_shares_lack(const struct mmul_device *device);
+bool mmul_device_fails_like_fallback(const struct mmul_device *device);
 
 // Closes a device. An abandoned device is left as it is.
 void mmul_device_close(struct mmul_device *device);
@@ -258,15 +258,16 @@ enum mmul_status mmul_device_download(struct mmul_device *device, const struct m
                                       struct mmul_error *err);
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
                                   struct mmul_error *err);
-bool mmul_device_recuts(const struct mmul_device *device);
+bool mmul_device_gemm_depends_on_cut(const struct mmul_device *device);
 bool mmul_device_can_map(const struct mmul_device *device);
 // Several threads may call it at once if the device can borrow and is trusted.
 enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_map *args,
                                  struct mmul_error *err);
-enum mmul_status mmul_device_map_together(struct mmul_device *device, const struct mmul_map *maps,
-                                          int count, struct mmul_error *err);
-enum mmul_status mmul_device_project(struct mmul_device *device, const struct mmul_project *args,
-                                     struct mmul_error *err);
+enum mmul_status mmul_device_map_fused(struct mmul_device *device, const struct mmul_map *maps,
+                                       int count, struct mmul_error *err);
+enum mmul_status mmul_device_sum_matrix(struct mmul_device *device,
+                                        const struct mmul_matrix_sums *args,
+                                        struct mmul_error *err);
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err);
 enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
                                          struct mmul_error *err);
@@ -287,4 +288,4 @@ bool mmul_device_abandon(struct mmul_device *device);
 // Returns the name of the fallback device: "cpu" for all but the CPU, "reference" for the CPU, NULL
 // for "reference". A faulty device with the rule `everywhere` is followed by the same rules around
 // the next device; without that rule, by the next device alone. Returns `next` or NULL.
-const char *mmul_device_next_name(const char *text, char next[static 128]);
+const char *mmul_device_fallback_name(const char *text, char next[static 128]);

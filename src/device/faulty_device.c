@@ -16,13 +16,13 @@
 #include "base/text.h"
 #include "device/faulty_rules.h"
 #include "device/map.h"
-#include "device/project.h"
+#include "device/matrix_sums.h"
 #include "model/dtype.h"
 
 struct faulty {
     struct mmul_device *inner; // owned
     struct mmul_faulty_rules rules;
-    double ahead_seconds;                                             // shift of its clock, by rule
+    double clock_lead_seconds;                                        // shift of its clock, by rule
     int64_t operations, allocations, uploads, downloads, projections; // calls so far
     struct mmul_buffer *scratch; // target of repetitions that must not change C; NULL until needed
     int64_t scratch_count;
@@ -49,14 +49,14 @@ static enum mmul_status check_name(const char *text, struct mmul_error *err) {
     return status == MMUL_OK ? mmul_device_check_name(inner, err) : status;
 }
 
-static const char *next_name(const char *text, char next[static 128]) {
+static const char *fallback_name(const char *text, char next[static 128]) {
     struct mmul_faulty_rules rules;
     const char *inner = NULL;
     struct mmul_error err;
     if (mmul_faulty_rules_parse(text, &rules, &inner, &err) != MMUL_OK)
         return NULL;
     char follower[128];
-    if (mmul_device_next_name(inner, follower) == NULL)
+    if (mmul_device_fallback_name(inner, follower) == NULL)
         return NULL;
     int prefix = rules.everywhere ? (int)(inner - text) : 0;
     int length = snprintf(next, 128, "%.*s%s", prefix, text, follower);
@@ -111,7 +111,7 @@ static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, double most,
 
 static double now(const void *self) {
     const struct faulty *faulty = self;
-    return mmul_device_now(faulty->inner) + faulty->ahead_seconds;
+    return mmul_device_now(faulty->inner) + faulty->clock_lead_seconds;
 }
 
 static void set_threads(void *self, int threads) {
@@ -123,7 +123,7 @@ static void set_threads(void *self, int threads) {
 
 static bool can_borrow(const void *self) {
     const struct faulty *faulty = self;
-    return faulty->rules.hang == MMUL_STRIKE_NEVER && mmul_device_can_borrow(faulty->inner);
+    return faulty->rules.hang == MMUL_FAULTY_NEVER && mmul_device_can_borrow(faulty->inner);
 }
 
 // Loses the device by rule. Waits first for the inner device, because pending work could still
@@ -140,7 +140,8 @@ static enum mmul_status lose_device(const struct faulty *faulty, const char *wha
 static enum mmul_status count_call(const struct faulty *faulty, int64_t rule, int64_t *calls,
                                    const char *what, struct mmul_error *err) {
     (*calls)++;
-    return mmul_faulty_strikes(rule, *calls) ? lose_device(faulty, what, *calls, err) : MMUL_OK;
+    return mmul_faulty_rule_applies(rule, *calls) ? lose_device(faulty, what, *calls, err)
+                                                  : MMUL_OK;
 }
 
 static bool has_dtype(const void *self, enum mmul_dtype dtype) {
@@ -237,10 +238,10 @@ static enum mmul_dtype dtype_of(const struct made *made) {
 
 // Returns a value that differs from element `at` of a row by 10 % of the row's root mean square.
 static double wrong_value(enum mmul_dtype dtype, const void *row, int64_t count, int64_t at) {
-    const double value = mmul_dtype_real(dtype, row, at);
+    const double value = mmul_dtype_get_real(dtype, row, at);
     double squares = 0.0;
     for (int64_t i = 0; i < count; i++)
-        squares += mmul_dtype_real(dtype, row, i) * mmul_dtype_real(dtype, row, i);
+        squares += mmul_dtype_get_real(dtype, row, i) * mmul_dtype_get_real(dtype, row, i);
     double rms = sqrt(squares / (double)count);
     if (!isfinite(rms) || rms == 0.0) // no scale to measure by: change visibly
         return isfinite(value) ? value + 1 : 1;
@@ -288,7 +289,7 @@ static enum mmul_status garble_result(struct faulty *faulty, const struct made *
     // Walks along the diagonal, which starts again at each border.
     for (int64_t i = 0; i < m || i < n; i++) {
         const int64_t at = i % m * n + i % n;
-        mmul_dtype_set_real(dtype, c, at, mmul_dtype_real(dtype, c, at) + (double)(1000 + i));
+        mmul_dtype_set_real(dtype, c, at, mmul_dtype_get_real(dtype, c, at) + (double)(1000 + i));
     }
     if (status == MMUL_OK)
         status = mmul_device_upload(faulty->inner,
@@ -305,13 +306,13 @@ static bool is_active(const struct faulty *faulty) {
 }
 
 static bool applies_now(const struct faulty *faulty, int64_t rule) {
-    return rule == MMUL_STRIKE_EVERY ? is_active(faulty)
-                                     : mmul_faulty_strikes(rule, faulty->operations);
+    return rule == MMUL_FAULTY_EVERY ? is_active(faulty)
+                                     : mmul_faulty_rule_applies(rule, faulty->operations);
 }
 
 static void hang_call(double wake_seconds) {
     do {
-        mmul_clock_nap(wake_seconds > 0 ? wake_seconds : 3600.0);
+        mmul_clock_sleep(wake_seconds > 0 ? wake_seconds : 3600.0);
     } while (!(wake_seconds > 0));
 }
 
@@ -326,8 +327,8 @@ static enum mmul_status begin_operation(struct faulty *faulty, const struct made
     if (applies_now(faulty, faulty->rules.hang))
         hang_call(faulty->rules.wake_seconds);
     if (is_active(faulty)) {
-        faulty->ahead_seconds += faulty->rules.clock_seconds;
-        mmul_clock_nap(faulty->rules.delay_seconds);
+        faulty->clock_lead_seconds += faulty->rules.clock_seconds;
+        mmul_clock_sleep(faulty->rules.delay_seconds);
     }
     return MMUL_OK;
 }
@@ -351,7 +352,7 @@ static enum mmul_status upload(void *self, const struct mmul_upload *u, struct m
         count_call(faulty, faulty->rules.fail_upload, &faulty->uploads, "upload", err);
     if (status == MMUL_OK)
         status = mmul_device_upload(faulty->inner, u, err);
-    if (status != MMUL_OK || !mmul_faulty_strikes(faulty->rules.spoil_upload, faulty->uploads))
+    if (status != MMUL_OK || !mmul_faulty_rule_applies(faulty->rules.spoil_upload, faulty->uploads))
         return status;
     return corrupt_element(faulty, &made, err);
 }
@@ -363,11 +364,12 @@ static enum mmul_status download(void *self, const struct mmul_download *d,
         count_call(faulty, faulty->rules.fail_download, &faulty->downloads, "download", err);
     if (status == MMUL_OK)
         status = mmul_device_download(faulty->inner, d, err);
-    if (status != MMUL_OK || !mmul_faulty_strikes(faulty->rules.spoil_download, faulty->downloads))
+    if (status != MMUL_OK ||
+        !mmul_faulty_rule_applies(faulty->rules.spoil_download, faulty->downloads))
         return status;
     status = mmul_device_wait(faulty->inner, err);
     const int64_t victim = d->rows / 2 * d->host_ld + d->cols / 2;
-    const double value = mmul_dtype_real(d->dtype, d->host, victim);
+    const double value = mmul_dtype_get_real(d->dtype, d->host, victim);
     if (status == MMUL_OK)
         mmul_dtype_set_real(d->dtype, d->host, victim,
                             isfinite(value) ? 1.1 * value + (value == 0) : 1);
@@ -386,9 +388,9 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
 }
 
 // A device that hangs by rule does not work in host memory (can_borrow).
-static bool recuts(const void *self) {
+static bool gemm_depends_on_cut(const void *self) {
     const struct faulty *faulty = self;
-    return can_borrow(self) && mmul_device_recuts(faulty->inner);
+    return can_borrow(self) && mmul_device_gemm_depends_on_cut(faulty->inner);
 }
 
 static enum mmul_status map(void *self, const struct mmul_map *args, struct mmul_error *err) {
@@ -402,7 +404,7 @@ static enum mmul_status map(void *self, const struct mmul_map *args, struct mmul
 }
 
 // Falsifies one sum by rule: the middle element of the first sum that is wanted.
-static void falsify_sum(const struct mmul_project *args) {
+static void falsify_sum(const struct mmul_matrix_sums *args) {
     double *const sums[] = {args->row_sums, args->col_sums, args->row_squares, args->col_squares};
     for (int i = 0; i < 4; i++)
         if (sums[i] != NULL) {
@@ -414,12 +416,12 @@ static void falsify_sum(const struct mmul_project *args) {
         *args->bits += 1;
 }
 
-static enum mmul_status project(void *self, const struct mmul_project *args,
+static enum mmul_status project(void *self, const struct mmul_matrix_sums *args,
                                 struct mmul_error *err) {
     struct faulty *faulty = self;
-    enum mmul_status status = mmul_device_project(faulty->inner, args, err);
+    enum mmul_status status = mmul_device_sum_matrix(faulty->inner, args, err);
     faulty->projections++;
-    if (status == MMUL_OK && mmul_faulty_strikes(faulty->rules.lie, faulty->projections))
+    if (status == MMUL_OK && mmul_faulty_rule_applies(faulty->rules.lie, faulty->projections))
         falsify_sum(args);
     return status;
 }
@@ -430,7 +432,7 @@ const struct mmul_device_table mmul_faulty_table = {
     .is_name = is_name,
     .check_name = check_name,
     .inner_name = inner_name,
-    .next_name = next_name,
+    .fallback_name = fallback_name,
     .open = open_faulty,
     .close = close_faulty,
     .describe = describe,
@@ -444,7 +446,7 @@ const struct mmul_device_table mmul_faulty_table = {
     .upload = upload,
     .download = download,
     .gemm = gemm,
-    .recuts = recuts,
+    .gemm_depends_on_cut = gemm_depends_on_cut,
     .map = map,
     .project = project,
     .wait = wait_inner,

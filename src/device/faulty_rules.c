@@ -77,7 +77,7 @@ static enum mmul_status parse_seconds(char *text, const char *name, double *seco
 static enum mmul_status parse_call(const char *text, const char *what, int64_t *call,
                                    struct mmul_error *err) {
     if (strcmp(text, "*") == 0) {
-        *call = MMUL_STRIKE_EVERY;
+        *call = MMUL_FAULTY_EVERY;
         return MMUL_OK;
     }
     return mmul_parse_int64(text, what, 1, INT64_MAX, call, err);

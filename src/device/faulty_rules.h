@@ -17,7 +17,7 @@
 //   fail-alloc=N     the N-th buffer fails; fail-upload=N and fail-download=N likewise
 //   corrupt=N        the N-th operation leaves one wrong element; corrupt=*: every one
 //   garble=N         the N-th operation leaves a wrong element in every row and column
-//   lie=N            the N-th sum of the check (device/project.h) has one wrong number;
+//   lie=N            the N-th sum of the check (device/matrix_sums.h) has one wrong number;
 //                    lie=*: every one
 //   spoil-upload=N   the N-th upload leaves one wrong element; spoil-download=N likewise
 //   no-float64       the device computes in float32 only, as many cards do
@@ -27,7 +27,7 @@
 #include "mpimatmul_local.h"
 
 // The call that a rule applies to, counted from 1 for each kind of call.
-enum { MMUL_STRIKE_NEVER = 0, MMUL_STRIKE_EVERY = -1 };
+enum { MMUL_FAULTY_NEVER = 0, MMUL_FAULTY_EVERY = -1 };
 
 struct mmul_faulty_rules {
     double delay_seconds, clock_seconds;
@@ -40,8 +40,8 @@ struct mmul_faulty_rules {
 };
 
 // Returns true if a rule applies to call number `call`.
-static inline bool mmul_faulty_strikes(int64_t rule, int64_t call) {
-    return rule == MMUL_STRIKE_EVERY || rule == call;
+static inline bool mmul_faulty_rule_applies(int64_t rule, int64_t call) {
+    return rule == MMUL_FAULTY_EVERY || rule == call;
 }
 
 // Parses the rules of `text`, which begins with "faulty:". `*inner` points to NAME within `text`,

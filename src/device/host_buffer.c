@@ -69,7 +69,7 @@ enum mmul_status mmul_host_upload(void *self, const struct mmul_upload *u, struc
                        u->cols * each);
         return MMUL_OK;
     }
-    float *target = mmul_host_address(u->to);
+    float *target = mmul_host_floats(u->to);
     if (u->host_ld == u->cols && u->to.ld == u->cols) {
         mmul_dtype_widen(u->dtype, row, u->rows * u->cols, target);
         return MMUL_OK;

@@ -19,7 +19,7 @@ struct mmul_buffer {
 bool mmul_host_has_dtype(const void *self, enum mmul_dtype dtype);
 
 // Return the address of element (0, 0) of an operand in a host buffer, for float32 and float64.
-static inline float *mmul_host_address(struct mmul_operand operand) {
+static inline float *mmul_host_floats(struct mmul_operand operand) {
     return operand.buffer->data + operand.offset;
 }
 static inline double *mmul_host_doubles(struct mmul_operand operand) {

@@ -42,7 +42,7 @@ static enum mmul_vectors detect_cpu_vectors(void) {
 #endif
 }
 
-void mmul_kernels_look(struct mmul_kernel_comparison *c) {
+void mmul_kernels_identify(struct mmul_kernel_comparison *c) {
     *c = (struct mmul_kernel_comparison){.flops = 0};
     size_t length = 0;
     mmul_text_copy(c->kernels, sizeof c->kernels, openblas_get_corename());
@@ -142,7 +142,7 @@ static const char *find_library(void) {
         __typeof__(&openblas_get_corename) function;
         void *address;
     } here = {.function = openblas_get_corename}, own = {.address = NULL};
-    own.address = (void *)(uintptr_t)mmul_kernels_look;
+    own.address = (void *)(uintptr_t)mmul_kernels_identify;
     Dl_info library, program;
     if (dladdr(here.address, &library) == 0 || dladdr(own.address, &program) == 0 ||
         library.dli_fbase == program.dli_fbase)
@@ -151,9 +151,9 @@ static const char *find_library(void) {
 }
 
 void mmul_kernels_compare(struct mmul_kernel_comparison *c) {
-    mmul_kernels_look(c);
+    mmul_kernels_identify(c);
     const char *library = find_library();
-    if (!mmul_kernels_are_doubtful(c) || library == NULL)
+    if (!mmul_kernels_need_measurement(c) || library == NULL)
         return;
     const struct trial trials[TRIALS] = {
         {.library = library, .as_it_is = true},
@@ -180,7 +180,9 @@ void mmul_kernels_compare(struct mmul_kernel_comparison *c) {
         snprintf(widest, sizeof widest, "%s=%s", variables[0], trials[2].core);
     const bool is_own = c->setting[0] == '\0', is_widest = strcmp(c->setting, widest) == 0;
     const int other =
-        is_own || (!is_widest && best[1].flops < MMUL_KERNELS_GOOD * best[2].flops) ? 2 : 1;
+        is_own || (!is_widest && best[1].flops < MMUL_KERNELS_SPEED_RATIO_LEAST * best[2].flops)
+            ? 2
+            : 1;
     mmul_text_copy(c->other, sizeof c->other, best[other].kernels);
     mmul_text_copy(c->other_setting, sizeof c->other_setting, other == 2 ? widest : "");
     c->other_flops = best[other].flops;

@@ -5,9 +5,9 @@
 #include "base/integer.h"
 
 static int64_t matrix_offset(const struct mmul_map *map, struct mmul_stack stack, int64_t matrix) {
-    const int64_t depth = mmul_larger(map->shape.depth, 1);
+    const int64_t depth = mmul_max(map->shape.depth, 1);
     return matrix / depth * stack.batch_step +
-           matrix % depth / mmul_larger(stack.shared, 1) * stack.depth_step;
+           matrix % depth / mmul_max(stack.shared, 1) * stack.depth_step;
 }
 
 int64_t mmul_stack_offset(const struct mmul_map *map, struct mmul_stack stack, int64_t t) {
@@ -24,7 +24,7 @@ struct mmul_map mmul_map_matrix(const struct mmul_map *map, int64_t t) {
     return one;
 }
 
-bool mmul_map_is_down(const struct mmul_map *map) {
+bool mmul_map_reduces_columns(const struct mmul_map *map) {
     return mmul_operation_row(map->kind)->class == MMUL_CLASS_REDUCE && map->with->axis == -2;
 }
 
@@ -34,7 +34,8 @@ struct mmul_map_part mmul_map_operand_part(const struct mmul_map *map, int opera
     const bool is_alike = class == MMUL_CLASS_ELEMENTS || class == MMUL_CLASS_COPY;
     const bool by_row = class == MMUL_CLASS_ROWS && operand < mmul_operation_row(map->kind)->by_row;
     const bool is_lookup = class == MMUL_CLASS_LOOKUP, is_first = operand == 0;
-    const bool is_attention = class == MMUL_CLASS_ATTENTION, is_down = mmul_map_is_down(map);
+    const bool is_attention = class == MMUL_CLASS_ATTENTION,
+               is_down = mmul_map_reduces_columns(map);
     const char needed = is_attention ? mmul_operation_row(map->kind)->parts[operand] : 0;
     struct mmul_map_part part = {0, -1, 0, -1};
     if (is_lookup && operand == 1) // one index per row, stored in a row
@@ -53,7 +54,7 @@ struct mmul_map_part mmul_map_operand_part(const struct mmul_map *map, int opera
     return part;
 }
 
-bool mmul_map_carries(enum mmul_operation_kind kind) {
+bool mmul_map_supports_checksum(enum mmul_operation_kind kind) {
     return mmul_operation_row(kind)->class != MMUL_CLASS_REDUCE;
 }
 

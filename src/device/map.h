@@ -55,24 +55,25 @@ struct mmul_map {
     int64_t result_step; // from one matrix to the next
     struct mmul_parallel parallel; // threads of the rank, for devices that compute with them
     // Checksum of the written elements in host memory, complete when the call returns: *bits of
-    // device/project.h over the rows of all matrices as one matrix. NULL: not wanted. Float32 only.
+    // device/matrix_sums.h over the rows of all matrices as one matrix. NULL: not wanted. Float32
+    // only.
     uint32_t *carried;
     // Set in a group of operations that are computed together if only later ones read the result.
     // The result may then be missing in the end.
-    bool is_passing;
+    bool is_intermediate;
     // Cache size of the machine. Larger results may bypass the cache. 0: unknown.
     int64_t cache_bytes;
 };
 
 // Limit of operations that are computed together.
-enum { MMUL_MAPS_TOGETHER = 16 };
+enum { MMUL_FUSED_MAPS_MAX = 16 };
 
 // Returns true if any buffer is float64. All are then, except in casts. Only devices in host memory
 // accept such operations.
 bool mmul_map_has_doubles(const struct mmul_map *map);
 
 // Returns true if `carried` is supported: for all operations except reductions.
-bool mmul_map_carries(enum mmul_operation_kind kind);
+bool mmul_map_supports_checksum(enum mmul_operation_kind kind);
 
 // Returns the offset of the t-th matrix's operand from the first matrix's, in elements of either
 // sign.
@@ -87,7 +88,7 @@ struct mmul_map_part {
 };
 
 // Returns true if the operation reduces along the columns.
-bool mmul_map_is_down(const struct mmul_map *map);
+bool mmul_map_reduces_columns(const struct mmul_map *map);
 
 // Returns the part of an operand that part `of` of the map's result depends on. rows or cols -1:
 // all of them.

@@ -17,7 +17,7 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
                            struct mmul_error *err) {
     (void)result;
     struct mmul_tune_options taken;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_tune_options, options, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_tune_options, options, &taken, err);
     return status == MMUL_OK ? fail_absent(taken.device, err) : status;
 }
 

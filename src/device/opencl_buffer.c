@@ -61,7 +61,7 @@ enum mmul_status mmul_opencl_buffer_create(void *self, enum mmul_dtype dtype, in
 void mmul_opencl_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
     (void)self;
     if (buffer != NULL && !lost) {
-        mmul_opencl_use_fini(&buffer->use);
+        mmul_opencl_buffer_events_fini(&buffer->use);
         clReleaseMemObject(buffer->memory);
     }
     mmul_free(buffer);
@@ -77,27 +77,28 @@ struct transfer {
     char *host;           // only read if `upload`
     size_t host_pitch;
     bool upload;
-    struct mmul_opencl_waits waits; // before its first byte
+    struct mmul_opencl_dependencies waits; // before its first byte
 };
 
 // Copies one run of bytes. Waits apply to the first run only; callers request an event for the last
 // one.
 static cl_int begin_run(cl_command_queue queue, const struct transfer *t, size_t row, size_t bytes,
                         cl_event *event) {
-    const struct mmul_opencl_waits none = {.count = 0}, *waits = row == 0 ? &t->waits : &none;
+    const struct mmul_opencl_dependencies none = {.count = 0},
+                                          *waits = row == 0 ? &t->waits : &none;
     size_t offset = t->offset + row * t->pitch;
     char *host = t->host + row * t->host_pitch;
     return t->upload ? clEnqueueWriteBuffer(queue, t->memory, CL_FALSE, offset, bytes, host,
-                                            waits->count, mmul_opencl_wait_list(waits), event)
+                                            waits->count, mmul_opencl_dependency_list(waits), event)
                      : clEnqueueReadBuffer(queue, t->memory, CL_FALSE, offset, bytes, host,
-                                           waits->count, mmul_opencl_wait_list(waits), event);
+                                           waits->count, mmul_opencl_dependency_list(waits), event);
 }
 
 static cl_int begin_rectangle(cl_command_queue queue, const struct transfer *t, cl_event *event) {
     const size_t origin[3] = {t->offset % t->pitch, t->offset / t->pitch, 0};
     const size_t host_origin[3] = {0, 0, 0};
     const size_t region[3] = {t->width, t->rows, 1};
-    const cl_event *waits = mmul_opencl_wait_list(&t->waits);
+    const cl_event *waits = mmul_opencl_dependency_list(&t->waits);
     return t->upload ? clEnqueueWriteBufferRect(queue, t->memory, CL_FALSE, origin, host_origin,
                                                 region, t->pitch, 0, t->host_pitch, 0, t->host,
                                                 t->waits.count, waits, event)
@@ -120,13 +121,14 @@ static cl_int begin_transfer(cl_command_queue queue, const struct transfer *t, c
 
 // Starts a transfer and flushes the queue; `use` is that of the buffer.
 static enum mmul_status start_transfer(struct mmul_opencl *opencl, const struct transfer *t,
-                                       struct mmul_opencl_use *use, struct mmul_error *err) {
+                                       struct mmul_opencl_buffer_events *use,
+                                       struct mmul_error *err) {
     enum mmul_opencl_queue queue = t->upload ? MMUL_QUEUE_UPLOAD : MMUL_QUEUE_DOWNLOAD;
     cl_event event = NULL;
     cl_int code = begin_transfer(opencl->order.queues[queue], t, &event);
     if (code == CL_SUCCESS) {
-        (t->upload ? mmul_opencl_note_write : mmul_opencl_note_read)(use, queue, event);
-        code = mmul_opencl_begin(&opencl->order, queue, event);
+        (t->upload ? mmul_opencl_record_write : mmul_opencl_record_read)(use, queue, event);
+        code = mmul_opencl_submit(&opencl->order, queue, event);
     }
     if (code != CL_SUCCESS) {
         return mmul_opencl_fail(err, code, "cannot copy %s '%s'", t->upload ? "to" : "from",
@@ -153,7 +155,7 @@ static struct transfer describe_transfer(struct mmul_operand operand, int64_t ro
 enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
                                       struct mmul_error *err) {
     struct transfer t = describe_transfer(d->from, d->rows, d->cols, d->host, d->host_ld, false);
-    mmul_opencl_wait_to_read(&t.waits, &d->from.buffer->use, MMUL_QUEUE_DOWNLOAD);
+    mmul_opencl_add_read_dependencies(&t.waits, &d->from.buffer->use, MMUL_QUEUE_DOWNLOAD);
     return start_transfer(self, &t, &d->from.buffer->use, err);
 }
 
@@ -210,17 +212,17 @@ static enum mmul_status begin_widening(struct mmul_opencl *opencl, const struct 
     const size_t local[2] = {opencl->widen_group, 1};
     const size_t global[2] = {((size_t)u->cols + local[0] - 1) / local[0] * local[0],
                               (size_t)u->rows};
-    struct mmul_opencl_waits waits = {.count = 0};
-    mmul_opencl_wait_to_write(&waits, &to->use, MMUL_QUEUE_UPLOAD);
+    struct mmul_opencl_dependencies waits = {.count = 0};
+    mmul_opencl_add_write_dependencies(&waits, &to->use, MMUL_QUEUE_UPLOAD);
     cl_event event = NULL;
     if (code == CL_SUCCESS) {
         code =
             clEnqueueNDRangeKernel(opencl->order.queues[MMUL_QUEUE_UPLOAD], kernel, 2, NULL, global,
-                                   local, waits.count, mmul_opencl_wait_list(&waits), &event);
+                                   local, waits.count, mmul_opencl_dependency_list(&waits), &event);
     }
     if (code == CL_SUCCESS) {
-        mmul_opencl_note_write(&to->use, MMUL_QUEUE_UPLOAD, event);
-        code = mmul_opencl_begin(&opencl->order, MMUL_QUEUE_UPLOAD, event);
+        mmul_opencl_record_write(&to->use, MMUL_QUEUE_UPLOAD, event);
+        code = mmul_opencl_submit(&opencl->order, MMUL_QUEUE_UPLOAD, event);
     }
     if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot widen 16-bit elements on '%s'", opencl->label);
@@ -241,23 +243,23 @@ static enum mmul_status upload_piece(struct mmul_opencl *opencl, const struct mm
         .host_pitch = (size_t)piece->host_ld * 2,
         .upload = true,
     };
-    struct mmul_opencl_use staging = {.write = NULL}; // only this queue uses it
+    struct mmul_opencl_buffer_events staging = {.write = NULL}; // only this queue uses it
     enum mmul_status status = start_transfer(opencl, &t, &staging, err);
-    mmul_opencl_use_fini(&staging);
+    mmul_opencl_buffer_events_fini(&staging);
     return status == MMUL_OK ? begin_widening(opencl, piece, err) : status;
 }
 
 static enum mmul_status upload_widened(struct mmul_opencl *opencl, const struct mmul_upload *u,
                                        struct mmul_error *err) {
     enum mmul_status status = prepare_widening(opencl, err);
-    const int64_t piece_cols = mmul_smaller(u->cols, MMUL_OPENCL_STAGING_COUNT);
+    const int64_t piece_cols = mmul_min(u->cols, MMUL_OPENCL_STAGING_COUNT);
     const int64_t piece_rows = MMUL_OPENCL_STAGING_COUNT / piece_cols;
     for (int64_t r = 0; r < u->rows && status == MMUL_OK; r += piece_rows) {
         for (int64_t c = 0; c < u->cols && status == MMUL_OK; c += piece_cols) {
             struct mmul_upload piece = *u;
             piece.to.offset += r * u->to.ld + c;
-            piece.rows = mmul_smaller(piece_rows, u->rows - r);
-            piece.cols = mmul_smaller(piece_cols, u->cols - c);
+            piece.rows = mmul_min(piece_rows, u->rows - r);
+            piece.cols = mmul_min(piece_cols, u->cols - c);
             piece.host = (const char *)u->host + (r * u->host_ld + c) * 2;
             status = upload_piece(opencl, &piece, err);
         }
@@ -271,6 +273,6 @@ enum mmul_status mmul_opencl_upload(void *self, const struct mmul_upload *u,
         return upload_widened(self, u, err);
     struct transfer t =
         describe_transfer(u->to, u->rows, u->cols, (char *)u->host, u->host_ld, true);
-    mmul_opencl_wait_to_write(&t.waits, &u->to.buffer->use, MMUL_QUEUE_UPLOAD);
+    mmul_opencl_add_write_dependencies(&t.waits, &u->to.buffer->use, MMUL_QUEUE_UPLOAD);
     return start_transfer(self, &t, &u->to.buffer->use, err);
 }

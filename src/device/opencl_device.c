@@ -27,7 +27,7 @@ static void close_opencl(void *self, bool lost) {
         mmul_free(opencl);
         return;
     }
-    mmul_opencl_order_fini(&opencl->order);
+    mmul_opencl_queues_fini(&opencl->order);
     CLBlastClearCache(); // before the context, because the cache holds programs of it
     if (opencl->temporary != NULL)
         clReleaseMemObject(opencl->temporary);
@@ -37,8 +37,8 @@ static void close_opencl(void *self, bool lost) {
         clReleaseKernel(opencl->widen_float16);
     if (opencl->widen_bfloat16 != NULL)
         clReleaseKernel(opencl->widen_bfloat16);
-    mmul_opencl_maps_fini(&opencl->maps);
-    mmul_opencl_projects_fini(&opencl->projects);
+    mmul_opencl_map_kernels_fini(&opencl->maps);
+    mmul_opencl_sums_state_fini(&opencl->projects);
     if (opencl->program != NULL)
         clReleaseProgram(opencl->program);
     if (opencl->context != NULL)
@@ -56,7 +56,7 @@ static enum mmul_status create_context(struct mmul_opencl *opencl, cl_platform_i
         opencl->context = NULL;
         return mmul_opencl_fail(err, code, "cannot open '%s'", opencl->label);
     }
-    code = mmul_opencl_order_init(&opencl->order, opencl->context, opencl->device);
+    code = mmul_opencl_queues_init(&opencl->order, opencl->context, opencl->device);
     if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot make a queue on '%s'", opencl->label);
     return MMUL_OK;
@@ -101,13 +101,13 @@ static enum mmul_status report_failure(const struct mmul_opencl *opencl, cl_int 
 
 static enum mmul_status wait_all(void *self, struct mmul_error *err) {
     struct mmul_opencl *opencl = self;
-    return report_failure(opencl, mmul_opencl_end_all(&opencl->order), err);
+    return report_failure(opencl, mmul_opencl_wait_all(&opencl->order), err);
 }
 
 static enum mmul_status wait_buffer(void *self, struct mmul_buffer *buffer,
                                     struct mmul_error *err) {
     struct mmul_opencl *opencl = self;
-    return report_failure(opencl, mmul_opencl_end_use(&opencl->order, &buffer->use), err);
+    return report_failure(opencl, mmul_opencl_wait_buffer(&opencl->order, &buffer->use), err);
 }
 
 // ------------------------------------------------------------------------------------------ gemm
@@ -181,29 +181,29 @@ static CLBlastStatusCode call_gemm(const struct mmul_opencl *opencl, const struc
 // CLBlast accepts no list of events: a barrier in the queue waits for them instead.
 static CLBlastStatusCode begin_gemm(struct mmul_opencl *opencl, const struct mmul_gemm *args) {
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
-    struct mmul_opencl_use *a = &args->a.buffer->use, *b = &args->b.buffer->use;
-    struct mmul_opencl_use *c = &args->c.buffer->use;
+    struct mmul_opencl_buffer_events *a = &args->a.buffer->use, *b = &args->b.buffer->use;
+    struct mmul_opencl_buffer_events *c = &args->c.buffer->use;
     cl_command_queue queue = opencl->order.queues[compute];
-    struct mmul_opencl_waits waits = {.count = 0};
+    struct mmul_opencl_dependencies waits = {.count = 0};
     cl_event event = NULL;
-    mmul_opencl_wait_to_read(&waits, a, compute);
-    mmul_opencl_wait_to_read(&waits, b, compute);
-    mmul_opencl_wait_to_write(&waits, c, compute);
+    mmul_opencl_add_read_dependencies(&waits, a, compute);
+    mmul_opencl_add_read_dependencies(&waits, b, compute);
+    mmul_opencl_add_write_dependencies(&waits, c, compute);
     if (waits.count > 0) {
         cl_int code = clEnqueueBarrierWithWaitList(queue, waits.count, waits.events, NULL);
         if (code != CL_SUCCESS)
             return (CLBlastStatusCode)code;
     }
     CLBlastStatusCode code = call_gemm(opencl, args, &queue, &event);
-    for (int failures = 1; mmul_opencl_builds_again((cl_int)code, failures); failures++)
+    for (int failures = 1; mmul_opencl_should_rebuild((cl_int)code, failures); failures++)
         // CLBlast builds its kernels before it enqueues anything, so that a second call is safe.
         code = call_gemm(opencl, args, &queue, &event);
     if (code != CLBlastSuccess)
         return code;
-    mmul_opencl_note_read(a, compute, event);
-    mmul_opencl_note_read(b, compute, event);
-    mmul_opencl_note_write(c, compute, event);
-    return (CLBlastStatusCode)mmul_opencl_begin(&opencl->order, compute, event);
+    mmul_opencl_record_read(a, compute, event);
+    mmul_opencl_record_read(b, compute, event);
+    mmul_opencl_record_write(c, compute, event);
+    return (CLBlastStatusCode)mmul_opencl_submit(&opencl->order, compute, event);
 }
 
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
@@ -304,8 +304,8 @@ static enum mmul_status create_zeroed(struct mmul_opencl *opencl, enum mmul_dtyp
         clEnqueueFillBuffer(opencl->order.queues[compute], (*buffer)->memory, &zero, sizeof zero, 0,
                             (size_t)count * mmul_dtype_bytes(dtype), 0, NULL, &event);
     if (code == CL_SUCCESS) {
-        mmul_opencl_note_write(&(*buffer)->use, compute, event);
-        code = mmul_opencl_begin(&opencl->order, compute, event);
+        mmul_opencl_record_write(&(*buffer)->use, compute, event);
+        code = mmul_opencl_submit(&opencl->order, compute, event);
     }
     if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot fill a buffer on '%s'", opencl->label);
@@ -354,7 +354,7 @@ const struct mmul_device_table mmul_opencl_table = {
     .download = mmul_opencl_download,
     .gemm = gemm,
     .map = mmul_opencl_map,
-    .project = mmul_opencl_project,
+    .project = mmul_opencl_sum_matrix,
     .wait = wait_all,
     .wait_buffer = wait_buffer,
 };

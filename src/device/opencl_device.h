@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Types and functions that opencl_device.c, opencl_buffer.c, opencl_map.c and opencl_project.c
+// Types and functions that opencl_device.c, opencl_buffer.c, opencl_map.c and opencl_matrix_sums.c
 // share: one open device and its buffers.
 #pragma once
 
 #include <CL/cl.h>
 
 #include "device/device.h"
-#include "device/opencl_order.h"
+#include "device/opencl_queues.h"
 #include "model/operation.h"
 
 // Size of the staging buffer for widening, in 16-bit elements. A larger upload goes in pieces.
@@ -16,16 +16,16 @@ enum { MMUL_OPENCL_STAGING_COUNT = 1 << 23 };
 // kernel. There is one kernel per operation, plus one for copies of adjacent columns and one for
 // topk with many elements.
 enum { MMUL_OPENCL_MAP_PROGRAMS = 9, MMUL_OPENCL_MAP_KERNELS = MMUL_OPERATION_KINDS + 2 };
-struct mmul_opencl_maps {
+struct mmul_opencl_map_kernels {
     cl_program programs[MMUL_OPENCL_MAP_PROGRAMS]; // NULL until one of its kernels is needed
     cl_kernel kernels[MMUL_OPENCL_MAP_KERNELS];    // likewise
     cl_mem carried;                      // checksums of what groups write; compute queue only
     int64_t carried_room, carried_count; // capacity, and number of the current call
 };
 
-// The check's sums (device/project.h).
+// The check's sums (device/matrix_sums.h).
 enum { MMUL_OPENCL_PROJECT_VECTORS = 7 };
-struct mmul_opencl_projects {
+struct mmul_opencl_sums_state {
     cl_program program; // NULL until it is needed, like its kernels
     cl_kernel project, add;
     bool pairs; // numbers are pairs of floats: the device has no double
@@ -36,15 +36,15 @@ struct mmul_opencl_projects {
 struct mmul_opencl {
     cl_device_id device; // borrowed from the driver
     cl_context context;
-    struct mmul_opencl_order order; // its queues
-    cl_program program;             // NULL until the kernels are needed, like the five below
+    struct mmul_opencl_queues order; // its queues
+    cl_program program;              // NULL until the kernels are needed, like the five below
     cl_kernel widen_float16, widen_bfloat16;
     size_t widen_group; // work-items of a group
     cl_mem staging;     // MMUL_OPENCL_STAGING_COUNT elements of 16 bits; upload queue only
     cl_mem temporary;   // CLBlast's padded copies; compute queue only
     size_t temporary_bytes;
-    struct mmul_opencl_maps maps;
-    struct mmul_opencl_projects projects;
+    struct mmul_opencl_map_kernels maps;
+    struct mmul_opencl_sums_state projects;
     char label[160]; // "0:0 (Radeon VII)"
     struct mmul_device_info info;
 };
@@ -52,7 +52,7 @@ struct mmul_opencl {
 struct mmul_buffer {
     struct mmul_buffer_head head;
     cl_mem memory;
-    struct mmul_opencl_use use;
+    struct mmul_opencl_buffer_events use;
 };
 
 // Device-table entries in opencl_buffer.c.
@@ -66,12 +66,12 @@ enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
 
 // The table's entry in opencl_map.c, and the release of its programs and kernels.
 enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct mmul_error *err);
-void mmul_opencl_maps_fini(struct mmul_opencl_maps *maps);
+void mmul_opencl_map_kernels_fini(struct mmul_opencl_map_kernels *maps);
 
-// Likewise in opencl_project.c.
-enum mmul_status mmul_opencl_project(void *self, const struct mmul_project *args,
-                                     struct mmul_error *err);
-void mmul_opencl_projects_fini(struct mmul_opencl_projects *projects);
+// Likewise in opencl_matrix_sums.c.
+enum mmul_status mmul_opencl_sum_matrix(void *self, const struct mmul_matrix_sums *args,
+                                        struct mmul_error *err);
+void mmul_opencl_sums_state_fini(struct mmul_opencl_sums_state *projects);
 
 // Allocates memory on the device; `what` names it in error texts. Rejects sizes beyond the device's
 // limit or CLBlast's 32-bit indices. Fails with MMUL_ERR_SYSTEM.

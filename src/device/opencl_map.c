@@ -72,7 +72,7 @@ static enum mmul_status find_kernel(struct mmul_opencl *opencl, const struct mmu
     const int file = find_file(map);
     cl_program *program = &opencl->maps.programs[file];
     const char *const texts[] = {
-        mmul_kernel_map, FILES[mmul_smaller(file, ATTENTION_FILE)],
+        mmul_kernel_map, FILES[mmul_min(file, ATTENTION_FILE)],
         file < ATTENTION_FILE ? NULL : KERNELS_OF_ATTENTION[file - ATTENTION_FILE]};
     enum mmul_status status = MMUL_OK;
     if (*program == NULL)
@@ -87,7 +87,7 @@ static enum mmul_status find_kernel(struct mmul_opencl *opencl, const struct mmu
     return status;
 }
 
-void mmul_opencl_maps_fini(struct mmul_opencl_maps *maps) {
+void mmul_opencl_map_kernels_fini(struct mmul_opencl_map_kernels *maps) {
     for (int i = 0; i < MMUL_OPENCL_MAP_KERNELS; i++)
         if (maps->kernels[i] != NULL)
             clReleaseKernel(maps->kernels[i]);
@@ -114,7 +114,7 @@ struct launch {
     cl_kernel kernel;
     cl_uint rows, cols;
     struct argument operands[MMUL_OPERANDS];
-    struct mmul_opencl_use *uses[MMUL_OPERANDS], *result_use;
+    struct mmul_opencl_buffer_events *uses[MMUL_OPERANDS], *result_use;
     cl_mem result;
     cl_uint result_at[2];
     cl_int whole[4];
@@ -154,7 +154,7 @@ static cl_int set_arguments(const struct launch *l) {
 // Allocates the checksums of all matrices' groups and sets the kernel's arguments for them.
 static cl_int prepare_checksum(struct mmul_opencl *opencl, struct launch *l) {
     const struct mmul_map *map = l->all;
-    struct mmul_opencl_maps *maps = &opencl->maps;
+    struct mmul_opencl_map_kernels *maps = &opencl->maps;
     const int64_t groups = (int64_t)(l->groups[0] * l->groups[1]);
     const int64_t wanted = map->matrices * groups;
     cl_int code = CL_SUCCESS;
@@ -171,7 +171,7 @@ static cl_int prepare_checksum(struct mmul_opencl *opencl, struct launch *l) {
         maps->carried = NULL;
         return code;
     }
-    maps->carried_room = mmul_larger(maps->carried_room, wanted);
+    maps->carried_room = mmul_max(maps->carried_room, wanted);
     maps->carried_count = wanted;
     l->carried = maps->carried;
     l->carrying[0] = 1;
@@ -182,32 +182,33 @@ static cl_int prepare_checksum(struct mmul_opencl *opencl, struct launch *l) {
 
 static cl_int enqueue_kernel(struct mmul_opencl *opencl, struct launch *l) {
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
-    struct mmul_opencl_waits waits = {.count = 0};
+    struct mmul_opencl_dependencies waits = {.count = 0};
     cl_event event = NULL;
     cl_int code = prepare_checksum(opencl, l);
     code = code == CL_SUCCESS ? set_arguments(l) : code;
     for (int i = 0; i < MMUL_OPERANDS; i++)
         if (l->uses[i] != NULL)
-            mmul_opencl_wait_to_read(&waits, l->uses[i], compute);
+            mmul_opencl_add_read_dependencies(&waits, l->uses[i], compute);
     if (l->result_use != NULL)
-        mmul_opencl_wait_to_write(&waits, l->result_use, compute);
+        mmul_opencl_add_write_dependencies(&waits, l->result_use, compute);
     const size_t local[2] = {GROUP, 1}, global[2] = {l->groups[0] * GROUP, l->groups[1]};
     if (code == CL_SUCCESS)
-        code = clEnqueueNDRangeKernel(opencl->order.queues[compute], l->kernel, 2, NULL, global,
-                                      local, waits.count, mmul_opencl_wait_list(&waits), &event);
+        code =
+            clEnqueueNDRangeKernel(opencl->order.queues[compute], l->kernel, 2, NULL, global, local,
+                                   waits.count, mmul_opencl_dependency_list(&waits), &event);
     if (code != CL_SUCCESS)
         return code;
     for (int i = 0; i < MMUL_OPERANDS; i++)
         if (l->uses[i] != NULL)
-            mmul_opencl_note_read(l->uses[i], compute, event);
+            mmul_opencl_record_read(l->uses[i], compute, event);
     if (l->result_use != NULL)
-        mmul_opencl_note_write(l->result_use, compute, event);
-    return mmul_opencl_begin(&opencl->order, compute, event);
+        mmul_opencl_record_write(l->result_use, compute, event);
+    return mmul_opencl_submit(&opencl->order, compute, event);
 }
 
 static enum mmul_status read_checksum(struct mmul_opencl *opencl, uint32_t *carried,
                                       struct mmul_error *err) {
-    const struct mmul_opencl_maps *maps = &opencl->maps;
+    const struct mmul_opencl_map_kernels *maps = &opencl->maps;
     cl_uint *sums = NULL;
     enum mmul_status status = MMUL_ALLOCATE_RAW(sums, maps->carried_count, "sums", err);
     if (status != MMUL_OK)
@@ -266,7 +267,7 @@ static enum mmul_status launch_reduction(struct mmul_opencl *opencl, const struc
     const int64_t wide = across < along || count < GROUP ? WIDE : 1;
     const int64_t groups = mmul_divide_up(outputs, wide);
     const int64_t slabs =
-        mmul_larger(1, mmul_smaller(mmul_divide_up(GROUPS_ENOUGH, groups), count / (SLAB_LEAST)));
+        mmul_max(1, mmul_min(mmul_divide_up(GROUPS_ENOUGH, groups), count / (SLAB_LEAST)));
     const cl_float divisor = map->kind == MMUL_MEAN ? (cl_float)count : 1;
     const cl_uint result_at[] = {(cl_uint)map->result.offset, (cl_uint)(down ? 1 : map->result.ld)};
     l->rows = (cl_uint)outputs;

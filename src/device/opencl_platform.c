@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "device/duplicates.h"
-#include "device/opencl_cache.h"
-#include "device/opencl_listing.h"
+#include "device/opencl_device_list.h"
+#include "device/pocl_cache.h"
 
 enum { PLATFORMS_MAX = 32 };
 
@@ -240,9 +240,9 @@ enum mmul_status mmul_opencl_find(const char *text, cl_platform_id *platform, cl
     long p = strtol(text, &colon, 10), d = strtol(colon + 1, NULL, 10);
     char own[512], ours[512];
     (void)mmul_pocl_cache_replace(own, ours); // the warning is given when devices are listed
-    mmul_listing_set_aside();
+    mmul_opencl_device_list_hide();
     int platform_count = list_platforms(platforms);
-    mmul_listing_put_back();
+    mmul_opencl_device_list_unhide();
     if (p >= platform_count) {
         snprintf(reason, sizeof reason, "number of OpenCL platforms is %d", platform_count);
         return fail_absent(text, reason, err);

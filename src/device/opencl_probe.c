@@ -10,10 +10,10 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "device/opencl_cache.h"
 #include "device/opencl_device.h"
+#include "device/opencl_device_list.h"
 #include "device/opencl_drivers.h"
-#include "device/opencl_listing.h"
+#include "device/pocl_cache.h"
 #include "device/probe.h"
 
 #include <ftw.h>
@@ -29,7 +29,7 @@ static const double QUIET_SECONDS = 2; // delay before the caller is told about 
 struct probing {
     const struct mmul_probe_options *options; // borrowed, like `probe`, which receives the devices
     struct mmul_probe *probe;
-    struct mmul_listing listing; // in the end, the devices found
+    struct mmul_opencl_device_list listing; // in the end, the devices found
 };
 
 // ----------------------------------------------------------------------------------------- listing
@@ -49,9 +49,9 @@ static void list_devices(const void *argument, void *result) {
         mmul_drivers_select(lister->folder);
     if (lister->cache[0] != '\0')
         setenv("POCL_CACHE_DIR", lister->cache, 1);
-    struct mmul_listing *listing = result;
+    struct mmul_opencl_device_list *listing = result;
     mmul_opencl_list(listing->devices, &listing->count);
-    mmul_listing_note_libraries(listing);
+    mmul_opencl_device_list_add_libraries(listing);
 }
 
 static enum mmul_status start_lister(const char *folder, struct lister *lister,
@@ -61,8 +61,8 @@ static enum mmul_status start_lister(const char *folder, struct lister *lister,
                           mmul_temporary_folder());
     if (length >= (int)sizeof lister->cache || mkdtemp(lister->cache) == NULL)
         lister->cache[0] = '\0';
-    enum mmul_status status =
-        mmul_child_start(list_devices, lister, sizeof(struct mmul_listing), &lister->child, err);
+    enum mmul_status status = mmul_child_start(
+        list_devices, lister, sizeof(struct mmul_opencl_device_list), &lister->child, err);
     if (status != MMUL_OK && lister->cache[0] != '\0')
         rmdir(lister->cache);
     return status;
@@ -77,7 +77,7 @@ static int remove_entry(const char *path, const struct stat *info, int flag, str
 
 // Ends a child like mmul_child_finish. An invalid list counts as a failed exit.
 static enum mmul_child_end finish_lister(struct lister *lister, double deadline,
-                                         struct mmul_listing *listing, int *detail) {
+                                         struct mmul_opencl_device_list *listing, int *detail) {
     enum mmul_child_end end = mmul_child_finish(&lister->child, deadline, listing, detail);
     if (lister->cache[0] != '\0')
         nftw(lister->cache, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
@@ -147,8 +147,8 @@ static enum mmul_status start_trial(struct trial *trial, struct mmul_error *err)
 }
 
 static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, double deadline,
-                                     struct mmul_listing *scratch, struct probing *probing,
-                                     struct mmul_error *err) {
+                                     struct mmul_opencl_device_list *scratch,
+                                     struct probing *probing, struct mmul_error *err) {
     char what[96];
     int detail = 0;
     enum mmul_child_end end = finish_lister(&trial->lister, deadline, scratch, &detail);
@@ -162,7 +162,7 @@ static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, 
 // Tries all drivers at the same time. Finishes all started children even after a failure.
 static enum mmul_status run_trials(struct trial *trials, int count, double limit_seconds,
                                    struct probing *probing, struct mmul_error *err) {
-    struct mmul_listing *scratch = NULL;
+    struct mmul_opencl_device_list *scratch = NULL;
     enum mmul_status status = MMUL_ALLOCATE(scratch, 1, "a device list", err);
     for (int i = 0; i < count && status == MMUL_OK; i++)
         status = start_trial(&trials[i], err);
@@ -256,7 +256,7 @@ static enum mmul_status ask_drivers(struct probing *probing, struct mmul_error *
     wait_with_notice(&lister, probing->options);
     enum mmul_child_end end = finish_lister(&lister, deadline, &probing->listing, &detail);
     if (end == MMUL_CHILD_DONE) {
-        mmul_listing_remember(&probing->listing);
+        mmul_opencl_device_list_store(&probing->listing);
         return MMUL_OK;
     }
     probing->listing.count = 0;
@@ -287,9 +287,9 @@ enum mmul_status mmul_opencl_probe(const struct mmul_probe_options *options,
         return status;
     probing->options = options;
     probing->probe = probe;
-    bool is_known = mmul_probe_is_automatic(options) && mmul_listing_is_hopeless();
+    bool is_known = mmul_probe_is_automatic(options) && mmul_opencl_has_only_cpus();
     if (!is_known && !options->ask_again)
-        is_known = mmul_listing_recall(&probing->listing);
+        is_known = mmul_opencl_device_list_load(&probing->listing);
     if (!is_known)
         status = ask_drivers(probing, err);
     if (status == MMUL_OK)

@@ -30,11 +30,11 @@ static void read_build_log(cl_program program, cl_device_id device, char *line, 
 
 // Ranks of a node that build the same kernels at the same time conflict in PoCL's cache (its issues
 // 430 and 1480): a build fails on one of them and succeeds a moment later.
-bool mmul_opencl_builds_again(cl_int code, int failures) {
+bool mmul_opencl_should_rebuild(cl_int code, int failures) {
     const int most = 3;
     const bool again = code == CL_BUILD_PROGRAM_FAILURE && failures < most;
     if (again)
-        mmul_clock_nap(0.1 * failures);
+        mmul_clock_sleep(0.1 * failures);
     return again;
 }
 
@@ -56,7 +56,8 @@ enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id dev
                                             cl_program *program, struct mmul_error *err) {
     cl_program built = NULL;
     cl_int code = build_program(context, device, sources, &built);
-    for (int failures = 1; built != NULL && mmul_opencl_builds_again(code, failures); failures++) {
+    for (int failures = 1; built != NULL && mmul_opencl_should_rebuild(code, failures);
+         failures++) {
         clReleaseProgram(built);
         code = build_program(context, device, sources, &built);
     }

@@ -15,7 +15,7 @@ enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id dev
 
 // Returns true if an action that failed with `code` for the `failures`-th time should be repeated,
 // and naps before. An invalid text fails each time: three times in all.
-bool mmul_opencl_builds_again(cl_int code, int failures);
+bool mmul_opencl_should_rebuild(cl_int code, int failures);
 
 // Creates a kernel of a program by name. Fails with MMUL_ERR_UNAVAILABLE.
 enum mmul_status mmul_opencl_kernel_create(cl_program program, const char *label, const char *name,

@@ -65,7 +65,7 @@ static void make_arguments(const struct mmul_tune_options *options, int tuner, c
     const char *colon = strchr(options->device, ':');
     int64_t size = options->size, largest = tuners[tuner].largest;
     snprintf(text[0], 32, "%.*s", (int)(colon - options->device), options->device);
-    snprintf(text[1], 32, "%lld", (long long)(largest > 0 ? mmul_smaller(size, largest) : size));
+    snprintf(text[1], 32, "%lld", (long long)(largest > 0 ? mmul_min(size, largest) : size));
     snprintf(text[2], 32, "%lld", (long long)options->fraction);
     argv[count++] = tuners[tuner].program;
     argv[count++] = "-platform", argv[count++] = text[0];
@@ -91,7 +91,7 @@ static enum mmul_status run_tuner(const struct mmul_tune_options *options, int t
     make_arguments(options, tuner, text, argv);
     report_progress(options, "%s ...", program);
     double begin = mmul_clock_now();
-    enum mmul_status status = mmul_child_run(argv, folder, limit, &end, &detail, err);
+    enum mmul_status status = mmul_child_run_executable(argv, folder, limit, &end, &detail, err);
     if (status != MMUL_OK)
         return status;
     *missing += end == MMUL_CHILD_EXITED && detail == 127;
@@ -246,7 +246,7 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
     struct mmul_tuning tuning = {.count = 0};
     struct mmul_tune_options taken;
     struct verdict before;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_tune_options, options, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_tune_options, options, &taken, err);
     if (status != MMUL_OK)
         return status;
     options = &taken;

@@ -42,13 +42,13 @@ enum mmul_status mmul_probe_create(const struct mmul_probe_options *options,
                                    struct mmul_probe **probe, struct mmul_error *err) {
     struct mmul_probe *made;
     struct mmul_probe_options taken;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_probe_options, options, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_probe_options, options, &taken, err);
     if (status != MMUL_OK)
         return status;
     status = MMUL_ALLOCATE(made, 1, "a probe", err);
     const struct mmul_device_table *table;
     for (int i = 0; status == MMUL_OK && (table = mmul_device_kind(i)) != NULL; i++)
-        if (table->probe != NULL && mmul_device_may_be(taken.device, table))
+        if (table->probe != NULL && mmul_device_may_match(taken.device, table))
             status = table->probe(&taken, made, err);
     if (status == MMUL_OK)
         *probe = made;

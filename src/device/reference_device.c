@@ -3,7 +3,7 @@
 // each element rounded to its type once. Deliberately slow and never tuned; every other device must
 // agree with it. Also the last resort if the CPU's library computes a wrong block.
 #include "device/host_buffer.h"
-#include "device/project.h"
+#include "device/matrix_sums.h"
 #include "device/reference_map.h"
 #include "device/registry.h"
 
@@ -42,7 +42,7 @@ static void describe(const void *self, struct mmul_device_info *info) {
 
 // Returns element (r, c) of op(X), where X is `x` as stored.
 static double element(struct mmul_operand x, bool transpose, int64_t r, int64_t c) {
-    return transpose ? mmul_host_address(x)[c * x.ld + r] : mmul_host_address(x)[r * x.ld + c];
+    return transpose ? mmul_host_floats(x)[c * x.ld + r] : mmul_host_floats(x)[r * x.ld + c];
 }
 
 static long double element64(struct mmul_operand x, bool transpose, int64_t r, int64_t c) {
@@ -78,7 +78,7 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
                 sum += element(args->a, args->transpose_a, i, p) *
                        element(args->b, args->transpose_b, p, j);
             }
-            float *c = mmul_host_address(args->c) + i * args->c.ld + j;
+            float *c = mmul_host_floats(args->c) + i * args->c.ld + j;
             double old = args->beta == 0 ? 0.0 : args->beta * (double)*c;
             *c = (float)(args->alpha * sum + old);
         }
@@ -86,11 +86,11 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     return MMUL_OK;
 }
 
-static enum mmul_status project(void *self, const struct mmul_project *args,
+static enum mmul_status project(void *self, const struct mmul_matrix_sums *args,
                                 struct mmul_error *err) {
     (void)self;
     (void)err;
-    mmul_project_plainly(args, mmul_host_address(args->x), args->x.ld);
+    mmul_matrix_sums_compute(args, mmul_host_floats(args->x), args->x.ld);
     return MMUL_OK;
 }
 

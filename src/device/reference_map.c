@@ -11,7 +11,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "device/host_buffer.h"
-#include "device/project.h"
+#include "device/matrix_sums.h"
 
 // Returns element (i, j) of an operand.
 static double element(const struct mmul_map *map, int operand, int64_t i, int64_t j) {
@@ -27,7 +27,7 @@ static void set_element(const struct mmul_map *map, int64_t i, int64_t j, double
     if (map->result.buffer->head.dtype == MMUL_F64)
         mmul_host_doubles(map->result)[at] = value;
     else
-        mmul_host_address(map->result)[at] = (float)value;
+        mmul_host_floats(map->result)[at] = (float)value;
 }
 
 // -------------------------------------------------------------------------------------- elements
@@ -349,8 +349,8 @@ static struct place *put_in_order(const struct mmul_map *map, struct place *plac
                                   struct place *scratch, int64_t count) {
     for (int64_t half = 1; half < count; half *= 2) {
         for (int64_t begin = 0; begin < count; begin += 2 * half) {
-            const int64_t middle = mmul_smaller(begin + half, count),
-                          end = mmul_smaller(begin + 2 * half, count);
+            const int64_t middle = mmul_min(begin + half, count),
+                          end = mmul_min(begin + 2 * half, count);
             for (int64_t at = begin, i = begin, j = middle; at < end; at++) {
                 const bool is_left =
                     j == end || (i < middle && is_in_order(map, places[i], places[j]));
@@ -366,8 +366,8 @@ static struct place *put_in_order(const struct mmul_map *map, struct place *plac
 
 static enum mmul_status make_sorted(const struct mmul_map *map, struct mmul_error *err) {
     struct place *places = NULL, *scratch = NULL;
-    enum mmul_status status = MMUL_ALLOCATE_ALL("a row", err, MMUL_WANT(places, map->cols),
-                                                MMUL_WANT(scratch, map->cols));
+    enum mmul_status status = MMUL_ALLOCATE_ALL("a row", err, MMUL_ARRAY(places, map->cols),
+                                                MMUL_ARRAY(scratch, map->cols));
     for (int64_t i = 0; status == MMUL_OK && i < map->rows; i++) {
         for (int64_t j = 0; j < map->cols; j++)
             places[j] = (struct place){element(map, 0, i, j), j};
@@ -707,12 +707,12 @@ static enum mmul_status make_matrix(const struct mmul_map *map, struct mmul_erro
     return MMUL_OK;
 }
 
-void mmul_reference_carry(const struct mmul_map *map) {
+void mmul_reference_compute_checksum(const struct mmul_map *map) {
     uint32_t sum = 0;
     for (int64_t line = 0; map->carried != NULL && line < map->matrices * map->rows; line++) {
         struct mmul_operand at = map->result;
         at.offset += line / map->rows * map->result_step + line % map->rows * at.ld;
-        sum += mmul_project_bits(mmul_host_address(at), map->cols, line * map->cols);
+        sum += mmul_matrix_sums_bits(mmul_host_floats(at), map->cols, line * map->cols);
     }
     if (map->carried != NULL)
         *map->carried = sum;
@@ -726,6 +726,6 @@ enum mmul_status mmul_reference_map(void *self, const struct mmul_map *map,
         const struct mmul_map one = mmul_map_matrix(map, t);
         status = make_matrix(&one, err);
     }
-    mmul_reference_carry(map);
+    mmul_reference_compute_checksum(map);
     return status;
 }

@@ -8,4 +8,4 @@
 enum mmul_status mmul_reference_map(void *self, const struct mmul_map *map, struct mmul_error *err);
 
 // Computes map->carried, if wanted, from the result in host memory.
-void mmul_reference_carry(const struct mmul_map *map);
+void mmul_reference_compute_checksum(const struct mmul_map *map);

@@ -57,13 +57,14 @@ static const struct mmul_device_table *find_innermost(const char *text) {
     return find_kind(text);
 }
 
-bool mmul_device_is_everywhere(const char *text) {
+bool mmul_device_needs_no_probe(const char *text) {
     const struct mmul_device_table *kind = find_innermost(text);
     return kind != NULL && kind->probe == NULL;
 }
 
-bool mmul_device_may_be(const char *wish, const struct mmul_device_table *table) {
-    const struct mmul_device_table *kind = wish != NULL ? find_innermost(wish) : NULL;
+bool mmul_device_may_match(const char *requested_placement, const struct mmul_device_table *table) {
+    const struct mmul_device_table *kind =
+        requested_placement != NULL ? find_innermost(requested_placement) : NULL;
     return kind == NULL || kind == table;
 }
 
@@ -99,10 +100,10 @@ enum mmul_status mmul_device_check_name(const char *text, struct mmul_error *err
     return kind->check_name != NULL ? kind->check_name(text, err) : MMUL_OK;
 }
 
-const char *mmul_device_next_name(const char *text, char next[static 128]) {
+const char *mmul_device_fallback_name(const char *text, char next[static 128]) {
     const struct mmul_device_table *kind = find_kind(text);
-    if (kind != NULL && kind->next_name != NULL)
-        return kind->next_name(text, next);
+    if (kind != NULL && kind->fallback_name != NULL)
+        return kind->fallback_name(text, next);
     if (kind == NULL || kind->next == NULL)
         return NULL;
     mmul_text_copy(next, 128, kind->next);

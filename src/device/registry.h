@@ -12,4 +12,4 @@ const struct mmul_device_table *mmul_device_kind(int index);
 
 // Returns true if a device of this kind may satisfy the request `wish`: a name, "gpu", part of a
 // name, ...; NULL: any device.
-bool mmul_device_may_be(const char *wish, const struct mmul_device_table *table);
+bool mmul_device_may_match(const char *requested_placement, const struct mmul_device_table *table);

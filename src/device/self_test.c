@@ -119,12 +119,12 @@ static enum mmul_status trial_init(struct trial *t, struct mmul_device *device,
         status = err->status;
     for (int64_t e = 0; status == MMUL_OK && e < count; e++)
         mmul_dtype_narrow_double(t->gemm.dtype, &untouched, 1,
-                                 mmul_dtype_ahead(t->gemm.dtype, t->found, e));
+                                 mmul_dtype_advance(t->gemm.dtype, t->found, e));
     return status;
 }
 
 static double found_at(const struct trial *t, int64_t i, int64_t j) {
-    return mmul_dtype_real(t->gemm.dtype, t->found, i * t->gemm.c.ld + j);
+    return mmul_dtype_get_real(t->gemm.dtype, t->found, i * t->gemm.c.ld + j);
 }
 
 static double expected(const struct trial *t, int64_t i, int64_t j) {

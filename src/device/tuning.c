@@ -211,10 +211,10 @@ enum mmul_status mmul_tuning_store(const char *path, const struct mmul_tuning *t
         json_object_set_new(kernels, tuning->kernels[i].kernel,
                             kernel_to_json(&tuning->kernels[i]));
     }
-    json_t *root =
-        json_pack("{s:i, s:o, s:o, s:o, s:o}", "schema", SCHEMA, "device",
-                  mmul_json_text(tuning->device), "vendor", mmul_json_text(tuning->vendor),
-                  "driver", mmul_json_text(tuning->driver), "kernels", kernels);
+    json_t *root = json_pack("{s:i, s:o, s:o, s:o, s:o}", "schema", SCHEMA, "device",
+                             mmul_json_from_text(tuning->device), "vendor",
+                             mmul_json_from_text(tuning->vendor), "driver",
+                             mmul_json_from_text(tuning->driver), "kernels", kernels);
     char *text = NULL;
     enum mmul_status status = mmul_cache_make_folders(path, err);
     if (status == MMUL_OK) {

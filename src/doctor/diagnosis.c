@@ -1,58 +1,58 @@
 // SPDX-License-Identifier: MIT
 // The public interface of the doctor: runs the visit and the judgement, and prints the result as
-// tables or JSON. visit.c collects the facts, judge.c finds the problems.
+// tables or JSON. survey.c collects the facts, findings.c finds the problems.
 #include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "doctor/facts.h"
+#include "doctor/findings.h"
 #include "doctor/hostfile.h"
-#include "doctor/judge.h"
+#include "doctor/machine_info.h"
 #include "doctor/mpirun.h"
 
 struct mmul_diagnosis {
     struct mmul_settings settings;
-    struct mmul_visit visit;
-    struct mmul_judgement judgement;
+    struct mmul_survey visit;
+    struct mmul_findings judgement;
 };
 
 enum mmul_status mmul_diagnosis_create(const struct mmul_doctor_options *options,
                                        struct mmul_diagnosis **diagnosis, struct mmul_error *err) {
     struct mmul_hostfile lines = {.hosts = NULL};
-    struct mmul_mpirun_answer mpirun;
+    struct mmul_mpirun_result mpirun;
     struct mmul_diagnosis *made = NULL;
     struct mmul_doctor_options taken;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_doctor_options, options, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_doctor_options, options, &taken, err);
     if (status != MMUL_OK)
         return status;
     options = &taken;
-    struct mmul_visit_order order = {.program = options->program,
-                                     .folder = options->folder,
-                                     .limit_seconds = options->limit_seconds};
+    struct mmul_survey_request order = {.program = options->program,
+                                        .folder = options->folder,
+                                        .limit_seconds = options->limit_seconds};
     status = MMUL_ALLOCATE(made, 1, "a diagnosis", err);
     if (status == MMUL_OK)
         status = mmul_settings_load(options->tune, &made->settings, err);
     if (status == MMUL_OK && options->hostfile != NULL)
         status = mmul_hostfile_load(options->hostfile, &lines, err);
     if (status == MMUL_OK)
-        status =
-            mmul_mpirun_ask(options->hostfile, options->tune, options->limit_seconds, &mpirun, err);
+        status = mmul_mpirun_dry_run(options->hostfile, options->tune, options->limit_seconds,
+                                     &mpirun, err);
     if (status == MMUL_OK) {
         order.hosts = lines.hosts;
         order.host_count = lines.count;
         order.settings = &made->settings;
-        status = mmul_visit_make(&order, &made->visit, err);
+        status = mmul_survey_run(&order, &made->visit, err);
     }
     if (status == MMUL_OK) {
-        made->judgement = (struct mmul_judgement){.visit = &made->visit,
-                                                  .settings = &made->settings,
-                                                  .hostfile = options->hostfile,
-                                                  .lines = &lines,
-                                                  .mpirun = &mpirun,
-                                                  .limit_seconds = options->limit_seconds};
-        status = mmul_judge(&made->judgement, err);
+        made->judgement = (struct mmul_findings){.visit = &made->visit,
+                                                 .settings = &made->settings,
+                                                 .hostfile = options->hostfile,
+                                                 .lines = &lines,
+                                                 .mpirun = &mpirun,
+                                                 .limit_seconds = options->limit_seconds};
+        status = mmul_findings_derive(&made->judgement, err);
     }
     if (status == MMUL_OK) {
         made->judgement.lines = NULL;
@@ -69,7 +69,7 @@ enum mmul_status mmul_diagnosis_create(const struct mmul_doctor_options *options
 void mmul_diagnosis_destroy(struct mmul_diagnosis *diagnosis) {
     if (diagnosis == NULL)
         return;
-    mmul_visit_fini(&diagnosis->visit);
+    mmul_survey_fini(&diagnosis->visit);
     json_decref(diagnosis->judgement.findings);
     json_decref(diagnosis->judgement.notes);
     mmul_free(diagnosis);
@@ -98,20 +98,21 @@ static void add_machine(const struct mmul_machine *machine, struct mmul_text *te
         mmul_text_add(text, "-\t-\t-\t-\t-\t-\t-\n");
         return;
     }
-    mmul_text_add(text, "%s\t%s\t", mmul_facts_text(facts, "version"),
-                  mmul_facts_text(facts, "mpi"));
-    mmul_text_add(text, "%d of %d\t", (int)mmul_facts_number(facts, "cores"),
-                  (int)mmul_facts_number(facts, "machine_cores"));
-    mmul_text_add(
-        text, "%s\t",
-        mmul_bytes_format((int64_t)mmul_facts_number(facts, "memory_available_bytes"), bytes));
-    double room = mmul_facts_number(facts, "folder_available_bytes");
+    mmul_text_add(text, "%s\t%s\t", mmul_machine_info_text(facts, "version"),
+                  mmul_machine_info_text(facts, "mpi"));
+    mmul_text_add(text, "%d of %d\t", (int)mmul_machine_info_number(facts, "cores"),
+                  (int)mmul_machine_info_number(facts, "machine_cores"));
+    mmul_text_add(text, "%s\t",
+                  mmul_bytes_format(
+                      (int64_t)mmul_machine_info_number(facts, "memory_available_bytes"), bytes));
+    double room = mmul_machine_info_number(facts, "folder_available_bytes");
     mmul_text_add(text, "%s\t", room < 0 ? "-" : mmul_bytes_format((int64_t)room, bytes));
     double difference = round(machine->clock_difference_seconds * 10) / 10;
-    mmul_text_add(text, "%d\t%+.1f s\n", mmul_facts_gpus(facts), difference + 0.0); // no "-0.0"
+    mmul_text_add(text, "%d\t%+.1f s\n", mmul_machine_info_count_gpus(facts),
+                  difference + 0.0); // no "-0.0"
 }
 
-static void print_machines(const struct mmul_visit *visit, FILE *stream) {
+static void print_machines(const struct mmul_survey *visit, FILE *stream) {
     struct mmul_text text = {0};
     mmul_text_add(&text,
                   "machine\tslots\tmpimatmul\tMPI\tcores\tmemory free\tfolder free\tGPUs\tclock\n");
@@ -123,11 +124,11 @@ static void print_machines(const struct mmul_visit *visit, FILE *stream) {
 // Adds the row of the CPU: its active kernels and the setting that selects them.
 static void add_cpu(const struct mmul_machine *machine, struct mmul_text *text) {
     struct mmul_kernel_comparison kernels;
-    mmul_facts_kernels(machine->facts, &kernels);
+    mmul_machine_info_read_kernels(machine->facts, &kernels);
     if (kernels.kernels[0] != '\0')
         mmul_text_add(text, "%s\tcpu\t%.32s\t%.36s\tyes%s%s%s\n", machine->name,
-                      mmul_facts_text(machine->facts, "cpu"),
-                      mmul_facts_text(json_object_get(machine->facts, "kernels"), "library"),
+                      mmul_machine_info_text(machine->facts, "cpu"),
+                      mmul_machine_info_text(json_object_get(machine->facts, "kernels"), "library"),
                       kernels.setting[0] ? ": " : "", kernels.setting,
                       kernels.setting[0] == '\0'             ? ""
                       : strchr(kernels.setting, ' ') != NULL ? " are set"
@@ -140,22 +141,23 @@ static void add_devices(const struct mmul_machine *machine, struct mmul_text *te
     size_t at;
     json_t *entry;
     json_array_foreach(devices, at, entry) {
-        const char *reason = mmul_facts_text(entry, "reason");
+        const char *reason = mmul_machine_info_text(entry, "reason");
         mmul_text_add(text, "%s\t%s\t%.32s\t%.20s\t%s\n", machine->name,
-                      mmul_facts_text(entry, "id"), mmul_facts_text(entry, "name"),
-                      mmul_facts_text(entry, "driver"), reason[0] ? reason : "yes");
+                      mmul_machine_info_text(entry, "id"), mmul_machine_info_text(entry, "name"),
+                      mmul_machine_info_text(entry, "driver"), reason[0] ? reason : "yes");
     }
     json_array_foreach(json_object_get(machine->facts, "cards"), at, entry) {
-        if (mmul_facts_gpus(machine->facts) == 0)
+        if (mmul_machine_info_count_gpus(machine->facts) == 0)
             mmul_text_add(text, "%s\t-\t%s card at %s\t-\tno OpenCL driver: %s has one\n",
-                          machine->name, mmul_facts_text(entry, "vendor"),
-                          mmul_facts_text(entry, "address"), mmul_facts_text(entry, "package"));
+                          machine->name, mmul_machine_info_text(entry, "vendor"),
+                          mmul_machine_info_text(entry, "address"),
+                          mmul_machine_info_text(entry, "package"));
     }
     if (machine->facts != NULL && json_array_size(devices) == 0)
         mmul_text_add(text, "%s\t-\t-\t-\tno OpenCL device: CPU only\n", machine->name);
 }
 
-static void print_devices(const struct mmul_visit *visit, FILE *stream) {
+static void print_devices(const struct mmul_survey *visit, FILE *stream) {
     struct mmul_text text = {0};
     mmul_text_add(&text, "\nmachine\tdevice\tname\tdriver\tused\n");
     for (int m = 0; m < visit->machine_count; m++)
@@ -163,7 +165,7 @@ static void print_devices(const struct mmul_visit *visit, FILE *stream) {
     print_text(&text, stream);
 }
 
-static void print_networks(const struct mmul_visit *visit, FILE *stream) {
+static void print_networks(const struct mmul_survey *visit, FILE *stream) {
     struct mmul_text text = {0}, seen = {0};
     mmul_text_add(&text, "\nnetwork\tinterface\tconnections\trate\n");
     for (int l = 0; l < visit->link_count; l++) {
@@ -180,7 +182,7 @@ static void print_networks(const struct mmul_visit *visit, FILE *stream) {
             tested += is_here && link->tested;
             good += is_here && link->tested && link->errnum == 0 && link->received;
         }
-        double rate = mmul_judge_network_rate(visit, network);
+        double rate = mmul_survey_network_rate(visit, network);
         mmul_text_add(&text, "%s\t%s\t%d of %d\t%s%s\n", network, visit->links[l].target.interface,
                       good, tested, rate > 0.0 ? mmul_bytes_format((int64_t)rate, bytes) : "-",
                       rate > 0.0 ? "/s" : "");
@@ -189,7 +191,7 @@ static void print_networks(const struct mmul_visit *visit, FILE *stream) {
     print_text(&text, stream);
 }
 
-static void print_connections(const struct mmul_visit *visit, FILE *stream) {
+static void print_connections(const struct mmul_survey *visit, FILE *stream) {
     struct mmul_text text = {0};
     mmul_text_add(&text, "\nfrom\tto\taddress\tinterface\tconnect ms\trate\n");
     for (int l = 0; l < visit->link_count; l++) {
@@ -213,7 +215,7 @@ static void print_connections(const struct mmul_visit *visit, FILE *stream) {
 
 void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_connections,
                           FILE *stream) {
-    const struct mmul_visit *visit = &diagnosis->visit;
+    const struct mmul_survey *visit = &diagnosis->visit;
     size_t at;
     json_t *finding, *note;
     print_machines(visit, stream);
@@ -225,13 +227,13 @@ void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_conn
     fputc('\n', stream);
     json_array_foreach(diagnosis->judgement.notes, at, note) {
         fprintf(stream, "note: %s: %s: run doctor again when it has nothing else to do\n",
-                mmul_facts_text(note, "machine"), mmul_facts_text(note, "what"));
+                mmul_machine_info_text(note, "machine"), mmul_machine_info_text(note, "what"));
     }
     const bool is_sure = at == 0;
     json_array_foreach(diagnosis->judgement.findings, at, finding) {
-        const char *machine = mmul_facts_text(finding, "machine");
+        const char *machine = mmul_machine_info_text(finding, "machine");
         fprintf(stream, "%zu. %s%s%s\n   fix: %s\n", at + 1, machine, machine[0] ? ": " : "",
-                mmul_facts_text(finding, "what"), mmul_facts_text(finding, "fix"));
+                mmul_machine_info_text(finding, "what"), mmul_machine_info_text(finding, "fix"));
     }
     if (at == 0)
         fputs(is_sure ? "READY\n" : "READY, but for what could not be measured\n", stream);
@@ -242,7 +244,7 @@ void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_conn
 static json_t *machine_json(const struct mmul_machine *machine) {
     static const char *const ends[] = {"answered", "silent", "ended", "left"};
     json_t *value = json_object();
-    json_object_set_new(value, "machine", mmul_json_text(machine->name));
+    json_object_set_new(value, "machine", mmul_json_from_text(machine->name));
     json_object_set_new(value, "slots",
                         machine->place < 0 ? json_null() : json_integer(machine->slots));
     json_object_set_new(value, "state", json_string(ends[machine->end]));
@@ -254,19 +256,19 @@ static json_t *machine_json(const struct mmul_machine *machine) {
     return value;
 }
 
-static json_t *link_json(const struct mmul_visit *visit, const struct mmul_connection *link) {
+static json_t *link_json(const struct mmul_survey *visit, const struct mmul_connection *link) {
     char network[24];
-    bool is_open = link->errnum == 0 && link->received;
+    bool has_open_type = link->errnum == 0 && link->received;
     json_t *value = json_object();
-    json_object_set_new(value, "from", mmul_json_text(visit->machines[link->from].name));
-    json_object_set_new(value, "to", mmul_json_text(visit->machines[link->to].name));
+    json_object_set_new(value, "from", mmul_json_from_text(visit->machines[link->from].name));
+    json_object_set_new(value, "to", mmul_json_from_text(visit->machines[link->to].name));
     json_object_set_new(value, "address", json_string(link->target.text));
     json_object_set_new(value, "network",
                         json_string(mmul_address_network(&link->target, network)));
-    json_object_set_new(value, "interface", mmul_json_text(link->interface));
-    json_object_set_new(value, "open", link->tested ? json_boolean(is_open) : json_null());
+    json_object_set_new(value, "interface", mmul_json_from_text(link->interface));
+    json_object_set_new(value, "open", link->tested ? json_boolean(has_open_type) : json_null());
     json_object_set_new(value, "connect_seconds",
-                        is_open ? json_real(link->connect_seconds) : json_null());
+                        has_open_type ? json_real(link->connect_seconds) : json_null());
     json_object_set_new(value, "bytes_per_second",
                         link->bytes_per_second > 0.0 ? json_real(link->bytes_per_second)
                                                      : json_null());
@@ -275,7 +277,7 @@ static json_t *link_json(const struct mmul_visit *visit, const struct mmul_conne
 
 enum mmul_status mmul_diagnosis_json(const struct mmul_diagnosis *diagnosis, char **text,
                                      struct mmul_error *err) {
-    const struct mmul_visit *visit = &diagnosis->visit;
+    const struct mmul_survey *visit = &diagnosis->visit;
     json_t *value = json_object(), *machines = json_array(), *links = json_array();
     for (int m = 0; m < visit->machine_count; m++)
         json_array_append_new(machines, machine_json(&visit->machines[m]));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Parses hostfiles line by line. Names are checked here, since they become words of a command line.
-// Does not decide whether mpirun accepts the file: judge_hostfile.c does.
+// Does not decide whether mpirun accepts the file: findings_hostfile.c does.
 #include "doctor/hostfile.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "host/reach.h"
+#include "host/network_probe.h"
 #include "io/text_file.h"
 
 enum { SLOTS_MAX = 1 << 20 };
@@ -59,7 +59,7 @@ static enum mmul_status parse_entry(const char *where, char **at, struct mmul_ho
         if (keys[k].is_slots)
             host->slots = (int)number;
         else if (number < host->slots)
-            mmul_text_copy(host->low_maximum, sizeof host->low_maximum, key);
+            mmul_text_copy(host->maximum_below_slots, sizeof host->maximum_below_slots, key);
         return MMUL_OK;
     }
     return mmul_fail(err, MMUL_ERR_DATA, "%s: unknown word '%s', expected slots or max_slots",
@@ -100,9 +100,9 @@ static enum mmul_status parse_lines(const char *path, char *text, struct mmul_ho
         if (comment != NULL)
             *comment = '\0';
         if (comment != NULL && rest == NULL)
-            hostfile->open_comment = line;
-        if (hostfile->carriage_line == 0 && strchr(one, '\r') != NULL)
-            hostfile->carriage_line = line;
+            hostfile->unterminated_comment_line = line;
+        if (hostfile->carriage_return_line == 0 && strchr(one, '\r') != NULL)
+            hostfile->carriage_return_line = line;
         status = parse_line(where, one, &host, err);
         host.line = line;
         if (status == MMUL_OK && host.name[0] != '\0')
@@ -145,8 +145,8 @@ const char *mmul_host_without_user(const char *name) {
     return at != NULL ? at + 1 : name;
 }
 
-char *mmul_host_called(const struct mmul_host *host, bool keeps_domains,
-                       char called[static MMUL_HOST_LENGTH]) {
+char *mmul_host_mpirun_name(const struct mmul_host *host, bool keeps_domains,
+                            char called[static MMUL_HOST_LENGTH]) {
     mmul_text_copy(called, MMUL_HOST_LENGTH, host->name);
     const char *name = mmul_host_without_user(called);
     if (!keeps_domains && !mmul_address_is_numeric(name))

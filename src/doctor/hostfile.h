@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Open MPI's hostfile: `host slots=N max_slots=N`, one per line, `#` comments, `user@host`. A host
 // may have several lines. Lines that can be read but that mpirun refuses are marked, and judged in
-// judge_hostfile.c.
+// findings_hostfile.c.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -16,21 +16,21 @@ struct mmul_host {
     int slots; // 0: not given, Open MPI uses one per core
     int line;
     // Key of a maximum below the slots before it; "": none.
-    char low_maximum[MMUL_KEY_LENGTH];
-    // Set by mmul_visit_make:
+    char maximum_below_slots[MMUL_KEY_LENGTH];
+    // Set by mmul_survey_run:
     int machine; // index in the visit
     bool is_own; // the host is this machine
     // True if mpirun takes it for its machine, though only the first label is that of the first
     // line.
-    bool is_mistaken;
+    bool is_merged_by_mpirun;
 };
 
 struct mmul_hostfile {
     struct mmul_host *hosts; // owned
     int count;
-    int carriage_line; // first line with a carriage return outside its comment; 0: none
-    int open_comment;  // last line, if it has a comment but no line end; 0: none
-    bool has_mark;     // starts with the byte order mark of UTF-8
+    int carriage_return_line;      // first line with a carriage return outside its comment; 0: none
+    int unterminated_comment_line; // last line, if it has a comment but no line end; 0: none
+    bool has_mark;                 // starts with the byte order mark of UTF-8
 };
 
 // Reads a hostfile, released with mmul_hostfile_fini. Fails with MMUL_ERR_NO_INPUT, and with
@@ -41,8 +41,8 @@ void mmul_hostfile_fini(struct mmul_hostfile *hostfile);
 
 // Makes the name that mpirun uses for a host: without its domain, unless domains are kept or the
 // name is an address. Returns `called`.
-char *mmul_host_called(const struct mmul_host *host, bool keeps_domains,
-                       char called[static MMUL_HOST_LENGTH]);
+char *mmul_host_mpirun_name(const struct mmul_host *host, bool keeps_domains,
+                            char called[static MMUL_HOST_LENGTH]);
 
 // Returns the name without its "user@".
 const char *mmul_host_without_user(const char *name);

@@ -14,7 +14,7 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "doctor/conversation.h"
+#include "doctor/remote_session.h"
 
 static const char ready_mark[] = "LAUNCH MSG RAW SIZE", rule[] = "----------";
 static const char own_error[] = "An internal error has occurred";
@@ -24,7 +24,7 @@ static const char own_error[] = "An internal error has occurred";
 static const double START_SECONDS = 10, END_SECONDS = 3;
 
 // Copies the first two paragraphs before a rule into one line, without control characters.
-static void copy_paragraphs(const char *said, struct mmul_mpirun_answer *answer) {
+static void copy_paragraphs(const char *said, struct mmul_mpirun_result *answer) {
     size_t length = 0;
     int ended = 0; // paragraphs read
     said += strspn(said, " \t\r\n");
@@ -55,7 +55,7 @@ static const char *find_message(const char *said) {
     return NULL;
 }
 
-void mmul_mpirun_read(const char *said, struct mmul_mpirun_answer *answer) {
+void mmul_mpirun_parse_output(const char *said, struct mmul_mpirun_result *answer) {
     const char *text = find_message(said);
     copy_paragraphs(text != NULL ? text : said, answer);
     // The one rank may get a slot although mpirun could not read the whole file.
@@ -65,8 +65,8 @@ void mmul_mpirun_read(const char *said, struct mmul_mpirun_answer *answer) {
 }
 
 static enum mmul_status start_mpirun(const char *hostfile, const char *tune,
-                                     struct mmul_conversation *talk, struct mmul_error *err) {
-    const char *argv[16] = {"mpirun", "--allow-run-as-root"}; // judge.c handles root better
+                                     struct mmul_remote_session *talk, struct mmul_error *err) {
+    const char *argv[16] = {"mpirun", "--allow-run-as-root"}; // findings.c handles root better
     int count = 2;
     if (hostfile != NULL) {
         argv[count++] = "--hostfile";
@@ -81,26 +81,26 @@ static enum mmul_status start_mpirun(const char *hostfile, const char *tune,
     argv[count++] = "--oversubscribe";
     argv[count++] = "--do-not-launch";
     argv[count++] = "true";
-    return mmul_program_start(argv, &talk->program, err);
+    return mmul_process_start(argv, &talk->program, err);
 }
 
-enum mmul_status mmul_mpirun_ask(const char *hostfile, const char *tune, double limit_seconds,
-                                 struct mmul_mpirun_answer *answer, struct mmul_error *err) {
-    struct mmul_conversation talk = {.ended = false}, *const talks[] = {&talk};
+enum mmul_status mmul_mpirun_dry_run(const char *hostfile, const char *tune, double limit_seconds,
+                                     struct mmul_mpirun_result *answer, struct mmul_error *err) {
+    struct mmul_remote_session talk = {.ended = false}, *const talks[] = {&talk};
     char path[1024];
     const double deadline = mmul_clock_now() + limit_seconds + START_SECONDS;
-    *answer = (struct mmul_mpirun_answer){.verdict = MMUL_MPIRUN_SILENT};
+    *answer = (struct mmul_mpirun_result){.verdict = MMUL_MPIRUN_SILENT};
     answer->has_no_home = getenv("HOME") == NULL && getpwuid(geteuid()) == NULL;
-    if (getenv("PMIX_NAMESPACE") != NULL || !mmul_program_find("mpirun", "", path, sizeof path))
+    if (getenv("PMIX_NAMESPACE") != NULL || !mmul_executable_find("mpirun", "", path, sizeof path))
         return MMUL_OK;
     if (start_mpirun(hostfile, tune, &talk, err) != MMUL_OK)
         return err->status;
     while (!talk.ended && mmul_clock_now() < deadline &&
-           strstr(mmul_text_get(&talk.grumble), ready_mark) == NULL)
-        mmul_conversations_wait(talks, 1, deadline);
+           strstr(mmul_text_get(&talk.other_output), ready_mark) == NULL)
+        mmul_remote_sessions_wait(talks, 1, deadline);
     const bool is_late = mmul_clock_now() >= deadline;
-    mmul_conversation_close(&talk, is_late ? 0.0 : END_SECONDS);
-    mmul_mpirun_read(mmul_text_get(&talk.grumble), answer);
+    mmul_remote_session_close(&talk, is_late ? 0.0 : END_SECONDS);
+    mmul_mpirun_parse_output(mmul_text_get(&talk.other_output), answer);
     if (answer->verdict == MMUL_MPIRUN_REFUSES && talk.end == MMUL_CHILD_CRASHED) {
         answer->is_crash = true;
         snprintf(answer->words, sizeof answer->words, "it crashed (signal %d)", talk.detail);
@@ -110,6 +110,6 @@ enum mmul_status mmul_mpirun_ask(const char *hostfile, const char *tune, double 
     } else if (answer->words[0] == '\0' && talk.end == MMUL_CHILD_DONE) {
         answer->verdict = MMUL_MPIRUN_ACCEPTS;
     }
-    mmul_conversation_fini(&talk);
+    mmul_remote_session_fini(&talk);
     return MMUL_OK;
 }

@@ -11,7 +11,7 @@ enum mmul_mpirun_verdict {
     MMUL_MPIRUN_REFUSES,
 };
 
-struct mmul_mpirun_answer {
+struct mmul_mpirun_result {
     enum mmul_mpirun_verdict verdict;
     char words[256];  // reason of a refusal, on one line: mpirun's text, or how it ended
     bool is_crash;    // mpirun ended by a signal
@@ -21,8 +21,8 @@ struct mmul_mpirun_answer {
 // Asks mpirun. `hostfile`, `tune`: NULL for none. mpirun gets `limit_seconds` and some time to
 // start. The caller must ignore SIGPIPE. Fails with MMUL_ERR_SYSTEM if the process cannot be
 // started.
-enum mmul_status mmul_mpirun_ask(const char *hostfile, const char *tune, double limit_seconds,
-                                 struct mmul_mpirun_answer *answer, struct mmul_error *err);
+enum mmul_status mmul_mpirun_dry_run(const char *hostfile, const char *tune, double limit_seconds,
+                                     struct mmul_mpirun_result *answer, struct mmul_error *err);
 
 // Derives the verdict from mpirun's output on stderr.
-void mmul_mpirun_read(const char *said, struct mmul_mpirun_answer *answer);
+void mmul_mpirun_parse_output(const char *said, struct mmul_mpirun_result *answer);

@@ -126,7 +126,8 @@ static bool is_listed(const char *list, const struct mmul_address *address) {
     return false;
 }
 
-bool mmul_settings_allow(const struct mmul_settings *settings, const struct mmul_address *address) {
+bool mmul_settings_allow_address(const struct mmul_settings *settings,
+                                 const struct mmul_address *address) {
     if (settings->include[0] != '\0')
         return is_listed(settings->include, address);
     return !is_listed(settings->exclude, address);

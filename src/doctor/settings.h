@@ -4,7 +4,7 @@
 // ~/.openmpi/mca-params.conf, the system's /etc/openmpi/openmpi-mca-params.conf.
 #pragma once
 
-#include "host/reach.h"
+#include "host/network_probe.h"
 #include "mpimatmul_local.h"
 
 enum { MMUL_SETTING_LENGTH = 512 };
@@ -25,4 +25,5 @@ enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *sett
                                     struct mmul_error *err);
 
 // Returns true if Open MPI may send the ranks' data over this interface.
-bool mmul_settings_allow(const struct mmul_settings *settings, const struct mmul_address *address);
+bool mmul_settings_allow_address(const struct mmul_settings *settings,
+                                 const struct mmul_address *address);

@@ -50,7 +50,7 @@ static bool join_path(char path[static MMUL_SENSOR_PATH], const char *folder, co
 
 static void add_thermometer(struct mmul_sensors *sensors, const char *folder, const char *name) {
     char *path = sensors->thermometers[sensors->thermometer_count];
-    if (sensors->thermometer_count + 1 < MMUL_THERMOMETERS && join_path(path, folder, name) &&
+    if (sensors->thermometer_count + 1 < MMUL_THERMOMETERS_MAX && join_path(path, folder, name) &&
         has_number(path))
         sensors->thermometer_count++;
 }
@@ -58,14 +58,14 @@ static void add_thermometer(struct mmul_sensors *sensors, const char *folder, co
 // Adds an energy counter. `range`: file with its largest value; NULL: no wrap.
 static void add_meter(struct mmul_sensors *sensors, const char *folder, const char *name,
                       const char *range) {
-    struct mmul_meter *meter = &sensors->meters[sensors->meter_count];
+    struct mmul_energy_counter *meter = &sensors->energy_counters[sensors->energy_counter_count];
     char path[MMUL_SENSOR_PATH];
-    if (sensors->meter_count == MMUL_METERS || !join_path(meter->path, folder, name) ||
-        !read_number(meter->path, &meter->last))
+    if (sensors->energy_counter_count == MMUL_ENERGY_COUNTERS_MAX ||
+        !join_path(meter->path, folder, name) || !read_number(meter->path, &meter->last))
         return;
     if (range == NULL || !join_path(path, folder, range) || !read_number(path, &meter->largest))
         meter->largest = 0;
-    sensors->meter_count++;
+    sensors->energy_counter_count++;
 }
 
 // ------------------------------------------------------------------------------------------- CPUs
@@ -211,7 +211,7 @@ static void find_card_sensors(struct mmul_sensors *sensors, const char *device) 
         for (int i = 0; i < 2 && sensors->power[0] == '\0'; i++)
             if (join_path(path, chip, powers[i]) && has_number(path))
                 memcpy(sensors->power, path, sizeof path);
-        if (sensors->meter_count == 0)
+        if (sensors->energy_counter_count == 0)
             add_meter(sensors, chip, "energy1_input", NULL);
     }
     if (list != NULL)
@@ -231,7 +231,7 @@ static bool may_be_nvidia(const char *device) {
 // ------------------------------------------------------------------------------------- the whole
 
 static bool has_nothing(const struct mmul_sensors *sensors) {
-    return sensors->meter_count == 0 && sensors->thermometer_count == 0 &&
+    return sensors->energy_counter_count == 0 && sensors->thermometer_count == 0 &&
            sensors->power[0] == '\0';
 }
 
@@ -257,7 +257,7 @@ void mmul_sensors_open(struct mmul_sensors *sensors, const struct mmul_sensors_r
 }
 
 // Returns the joules since the last reading.
-static double read_meter(struct mmul_meter *meter) {
+static double read_meter(struct mmul_energy_counter *meter) {
     int64_t value;
     if (!read_number(meter->path, &value))
         return NAN;
@@ -283,7 +283,7 @@ static double read_power(struct mmul_sensors *sensors, double now) {
     int64_t millionths;
     if (sensors->power[0] != '\0')
         return read_number(sensors->power, &millionths) ? (double)millionths * 1e-6 : NAN;
-    if (sensors->meter_count == 0 || isnan(sensors->joules))
+    if (sensors->energy_counter_count == 0 || isnan(sensors->joules))
         return NAN;
     if (now - sensors->since < POWER_SECONDS)
         return sensors->watts;
@@ -296,13 +296,13 @@ static double read_power(struct mmul_sensors *sensors, double now) {
 double mmul_sensors_joules(struct mmul_sensors *sensors) {
     if (sensors->nvml != NULL)
         return mmul_nvml_joules(sensors->nvml);
-    for (int i = 0; i < sensors->meter_count; i++)
-        sensors->joules += read_meter(&sensors->meters[i]);
-    return sensors->meter_count > 0 ? sensors->joules : NAN;
+    for (int i = 0; i < sensors->energy_counter_count; i++)
+        sensors->joules += read_meter(&sensors->energy_counters[i]);
+    return sensors->energy_counter_count > 0 ? sensors->joules : NAN;
 }
 
-struct mmul_sensed mmul_sensors_read(struct mmul_sensors *sensors, double now) {
-    struct mmul_sensed sensed = {
+struct mmul_sensor_readings mmul_sensors_read(struct mmul_sensors *sensors, double now) {
+    struct mmul_sensor_readings sensed = {
         .celsius = NAN, .watts = NAN, .joules = mmul_sensors_joules(sensors)};
     if (sensors->nvml != NULL) {
         mmul_nvml_read(sensors->nvml, &sensed.celsius, &sensed.watts);

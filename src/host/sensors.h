@@ -10,16 +10,16 @@
 #pragma once
 
 // A new sensor, such as the energy of another vendor's cards, belongs to sensors.c. Its caller is
-// exec/setup/effort.c.
+// exec/status/device_usage.c.
 
 #include "host/topology.h"
 
 struct mmul_nvml;
 
-enum { MMUL_METERS = 32, MMUL_THERMOMETERS = 32, MMUL_SENSOR_PATH = 160 };
+enum { MMUL_ENERGY_COUNTERS_MAX = 32, MMUL_THERMOMETERS_MAX = 32, MMUL_SENSOR_PATH = 160 };
 
 // Energy counter of the system, in microjoules.
-struct mmul_meter {
+struct mmul_energy_counter {
     char path[MMUL_SENSOR_PATH];
     int64_t last, largest; // last reading; value after which the counter wraps to 0 (0: unknown)
 };
@@ -28,9 +28,9 @@ struct mmul_sensors { // zeroed: no sensors
     // Owner of the sensors: "packages 0,1", "0000:65:00.0". Ranks of a machine with equal sources
     // share them.
     char source[64];
-    struct mmul_meter meters[MMUL_METERS];
-    int meter_count;
-    char thermometers[MMUL_THERMOMETERS][MMUL_SENSOR_PATH];
+    struct mmul_energy_counter energy_counters[MMUL_ENERGY_COUNTERS_MAX];
+    int energy_counter_count;
+    char thermometers[MMUL_THERMOMETERS_MAX][MMUL_SENSOR_PATH];
     int thermometer_count;
     char power[MMUL_SENSOR_PATH]; // "": no such file
     struct mmul_nvml *nvml;       // owned; NULL: not opened
@@ -40,7 +40,7 @@ struct mmul_sensors { // zeroed: no sensors
 };
 
 // Readings. NAN: absent.
-struct mmul_sensed {
+struct mmul_sensor_readings {
     double celsius; // hottest thermometer
     double watts;   // now, or averaged over the last moments
     double joules;  // used since the sensors were opened
@@ -62,7 +62,7 @@ void mmul_sensors_open(struct mmul_sensors *sensors, const struct mmul_sensors_r
 // Reads all sensors. Call it at least once a minute, because energy counters wrap. Power from
 // energy takes two readings, 0.2 s apart. If a counter jumps or disappears, energy is absent from
 // then on.
-struct mmul_sensed mmul_sensors_read(struct mmul_sensors *sensors, double now);
+struct mmul_sensor_readings mmul_sensors_read(struct mmul_sensors *sensors, double now);
 
 // Reads only the energy. Returns NAN at once if there is no counter.
 double mmul_sensors_joules(struct mmul_sensors *sensors);

@@ -164,7 +164,7 @@ static void find_core_leads(hwloc_topology_t loaded, struct mmul_topology *topol
         int unit = hwloc_bitmap_first(core->cpuset);
         while (unit >= 0 && !mmul_cpuset_has(&topology->allowed, unit))
             unit = hwloc_bitmap_next(core->cpuset, unit);
-        mmul_cpuset_add(&topology->core_lead, unit); // -1 (none allowed) adds nothing
+        mmul_cpuset_add(&topology->core_first_units, unit); // -1 (none allowed) adds nothing
     }
 }
 
@@ -181,7 +181,7 @@ static int64_t find_core_cache_bytes(hwloc_topology_t loaded) {
         const int cores =
             hwloc_get_nbobjs_inside_cpuset_by_type(loaded, cache->cpuset, HWLOC_OBJ_CORE);
         const int64_t each = (int64_t)cache->attr->cache.size / (cores > 0 ? cores : 1);
-        least = least == 0 ? each : mmul_smaller(least, each);
+        least = least == 0 ? each : mmul_min(least, each);
     }
     return least > 0 ? least : 256 << 10;
 }
@@ -221,8 +221,8 @@ static void read_memory(struct mmul_topology *topology) {
     int64_t total = read_meminfo("MemTotal");
     int64_t available = read_meminfo("MemAvailable");
     topology->cpu_quota = limits.cpu_quota;
-    topology->memory_bytes = mmul_smaller(total, limits.memory_bytes);
-    topology->memory_available_bytes = mmul_smaller(available, limits.memory_available_bytes);
+    topology->memory_bytes = mmul_min(total, limits.memory_bytes);
+    topology->memory_available_bytes = mmul_min(available, limits.memory_available_bytes);
 }
 
 // ---------------------------------------------------------------------------------------- discover
@@ -316,7 +316,7 @@ enum mmul_status mmul_topology_bind(const struct mmul_cpuset *set, struct mmul_e
     return status == MMUL_OK ? bind_threads(&mask, err) : status;
 }
 
-int64_t mmul_process_bytes(int sharers) {
+int64_t mmul_process_memory_bytes(int sharers) {
     long long pss = 0, own = 0, shared = 0, kibibytes;
     char line[256];
     FILE *file = fopen("/proc/self/smaps_rollup", "re");

@@ -24,15 +24,15 @@ char *mmul_cpuset_format(const struct mmul_cpuset *set, char text[static 64]);
 struct mmul_topology {
     char host[64];
     int packages, numa_nodes;
-    int cores;                    // physical cores of the machine
-    int64_t cache_bytes;          // second-level cache per core; 256 KiB if unknown
-    int64_t all_cache_bytes;      // sum of third-level caches; 0: none or unknown
-    struct mmul_cpuset own;       // mask of this process at its start
-    struct mmul_cpuset allowed;   // mask of the launcher on this node
-    struct mmul_cpuset core_lead; // first unit in `allowed` of each physical core
-    double cpu_quota;             // CPU time that the cgroup grants, in cores; 0: no limit
-    bool user_binding;            // the user chose this process's mask: keep it
-    int64_t memory_bytes;         // the machine's memory or the cgroup's limit, the less of them
+    int cores;                           // physical cores of the machine
+    int64_t cache_bytes;                 // second-level cache per core; 256 KiB if unknown
+    int64_t all_cache_bytes;             // sum of third-level caches; 0: none or unknown
+    struct mmul_cpuset own;              // mask of this process at its start
+    struct mmul_cpuset allowed;          // mask of the launcher on this node
+    struct mmul_cpuset core_first_units; // first unit in `allowed` of each physical core
+    double cpu_quota;                    // CPU time that the cgroup grants, in cores; 0: no limit
+    bool user_binding;                   // the user chose this process's mask: keep it
+    int64_t memory_bytes; // the machine's memory or the cgroup's limit, the less of them
     int64_t memory_available_bytes;
     char cpu_name[64];
 };
@@ -53,7 +53,7 @@ enum mmul_status mmul_topology_bind(const struct mmul_cpuset *set, struct mmul_e
 // Returns the resident memory of this process. Shared pages are divided among their users (Linux's
 // Pss), but at most among `sharers`, because other programs with the same libraries may end. 0:
 // unknown.
-int64_t mmul_process_bytes(int sharers);
+int64_t mmul_process_memory_bytes(int sharers);
 
 // Returns the resident memory with all shared pages counted in full, without reading every page's
 // state. 0: unknown.

@@ -78,7 +78,7 @@ bool mmul_address_range(const char *tensor, size_t *length, struct mmul_axis_ran
 static int64_t resolve_bound(int64_t bound, int64_t size) {
     if (bound < 0)
         bound = bound < -size ? 0 : bound + size;
-    return mmul_smaller(bound, size);
+    return mmul_min(bound, size);
 }
 
 bool mmul_axis_range_resolve(const struct mmul_axis_range *range, int64_t size, int64_t *begin,

@@ -132,7 +132,7 @@ int64_t mmul_archive_count(const struct mmul_archive *archive) {
     return zip_get_num_entries(archive->zip, 0);
 }
 
-const char *mmul_archive_member(struct mmul_archive *archive, int64_t member, int64_t *bytes) {
+const char *mmul_archive_member_name(struct mmul_archive *archive, int64_t member, int64_t *bytes) {
     zip_stat_t found;
     const zip_uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE;
     if (zip_stat_index(archive->zip, (zip_uint64_t)member, 0, &found) != 0 ||
@@ -152,8 +152,9 @@ bool mmul_archive_is_lzma(struct mmul_archive *archive, int64_t member) {
            (found.valid & ZIP_STAT_COMP_METHOD) != 0 && found.comp_method == ZIP_CM_LZMA;
 }
 
-enum mmul_status mmul_archive_begin(struct mmul_archive *archive, int64_t member, const char *name,
-                                    struct mmul_archive_stream **stream, struct mmul_error *err) {
+enum mmul_status mmul_archive_open_member(struct mmul_archive *archive, int64_t member,
+                                          const char *name, struct mmul_archive_stream **stream,
+                                          struct mmul_error *err) {
     struct mmul_archive_stream *made = NULL;
     if (mmul_archive_is_lzma(archive, member)) {
         mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': it is compressed with LZMA", name);
@@ -173,7 +174,7 @@ enum mmul_status mmul_archive_begin(struct mmul_archive *archive, int64_t member
     return MMUL_OK;
 }
 
-void mmul_archive_end(struct mmul_archive_stream *stream) {
+void mmul_archive_close_member(struct mmul_archive_stream *stream) {
     if (stream == NULL)
         return;
     zip_fclose(stream->file);
@@ -196,17 +197,18 @@ enum mmul_status mmul_archive_read(struct mmul_archive_stream *stream, void *dst
     return MMUL_OK;
 }
 
-bool mmul_archive_begins_with(struct mmul_archive *archive, int64_t member,
-                              const unsigned char *bytes, int count) {
+bool mmul_archive_member_begins_with(struct mmul_archive *archive, int64_t member,
+                                     const unsigned char *bytes, int count) {
     enum { MOST = 16 };
     unsigned char start[MOST];
     struct mmul_archive_stream *stream = NULL;
     struct mmul_error ignored;
     int64_t got = 0;
-    const bool is_read = count <= MOST &&
-                         mmul_archive_begin(archive, member, "", &stream, &ignored) == MMUL_OK &&
-                         mmul_archive_read(stream, start, count, &got, &ignored) == MMUL_OK;
-    mmul_archive_end(stream);
+    const bool is_read =
+        count <= MOST &&
+        mmul_archive_open_member(archive, member, "", &stream, &ignored) == MMUL_OK &&
+        mmul_archive_read(stream, start, count, &got, &ignored) == MMUL_OK;
+    mmul_archive_close_member(stream);
     return is_read && got == count && memcmp(start, bytes, (size_t)count) == 0;
 }
 

@@ -15,10 +15,11 @@ enum mmul_status mmul_archive_open(int fd, const char *name, const char *kind,
                                    struct mmul_archive **archive, struct mmul_error *err);
 void mmul_archive_close(struct mmul_archive *archive);
 
-// mmul_archive_count returns the number of members. mmul_archive_member returns the name of one,
-// valid until the archive is closed, and its unpacked length; NULL if it has no name or length.
+// mmul_archive_count returns the number of members. mmul_archive_member_name returns the name of
+// one, valid until the archive is closed, and its unpacked length; NULL if it has no name or
+// length.
 int64_t mmul_archive_count(const struct mmul_archive *archive);
-const char *mmul_archive_member(struct mmul_archive *archive, int64_t member, int64_t *bytes);
+const char *mmul_archive_member_name(struct mmul_archive *archive, int64_t member, int64_t *bytes);
 
 // Returns the first member of that name, -1 if there is none.
 int64_t mmul_archive_find(struct mmul_archive *archive, const char *name);
@@ -28,14 +29,15 @@ int64_t mmul_archive_find(struct mmul_archive *archive, const char *name);
 bool mmul_archive_is_lzma(struct mmul_archive *archive, int64_t member);
 
 // Returns true if the member begins with these bytes, at most 16.
-bool mmul_archive_begins_with(struct mmul_archive *archive, int64_t member,
-                              const unsigned char *bytes, int count);
+bool mmul_archive_member_begins_with(struct mmul_archive *archive, int64_t member,
+                                     const unsigned char *bytes, int count);
 
 // Opens a member for reading from its beginning. `name` is for errors and borrowed. Fails with
-// MMUL_ERR_DATA. Ended with mmul_archive_end, NULL is legal.
-enum mmul_status mmul_archive_begin(struct mmul_archive *archive, int64_t member, const char *name,
-                                    struct mmul_archive_stream **stream, struct mmul_error *err);
-void mmul_archive_end(struct mmul_archive_stream *stream);
+// MMUL_ERR_DATA. Ended with mmul_archive_close_member, NULL is legal.
+enum mmul_status mmul_archive_open_member(struct mmul_archive *archive, int64_t member,
+                                          const char *name, struct mmul_archive_stream **stream,
+                                          struct mmul_error *err);
+void mmul_archive_close_member(struct mmul_archive_stream *stream);
 
 // Reads the next `count` bytes, or fewer at the member's end. *got: number of bytes read. Reading
 // to the end verifies the member's checksum. Fails with MMUL_ERR_DATA.

@@ -18,7 +18,7 @@
 static const char key[] = "xxh3";
 enum { BUFFER_BYTES = 1 << 20, DIGITS = 17 };
 
-int mmul_checksum_read(int fd, int64_t offset, int64_t bytes, uint64_t *hash) {
+int mmul_checksum_compute(int fd, int64_t offset, int64_t bytes, uint64_t *hash) {
     struct mmul_error ignored;
     struct mmul_hasher *hasher = NULL;
     char *buffer = NULL;
@@ -27,7 +27,7 @@ int mmul_checksum_read(int fd, int64_t offset, int64_t bytes, uint64_t *hash) {
         MMUL_ALLOCATE_RAW(buffer, BUFFER_BYTES, "a copy buffer", &ignored) != MMUL_OK)
         errnum = ENOMEM;
     for (int64_t done = 0; errnum == 0 && done < bytes;) {
-        const size_t now = (size_t)mmul_smaller(BUFFER_BYTES, bytes - done);
+        const size_t now = (size_t)mmul_min(BUFFER_BYTES, bytes - done);
         size_t got = 0;
         errnum = mmul_pread_all(fd, buffer, now, offset + done, &got);
         if (errnum == 0 && got < now)
@@ -52,8 +52,8 @@ static void hash_text(struct mmul_hasher *hasher, const char *text) {
 }
 
 // Hashes all names and checksums, and all texts that are no checksums.
-static enum mmul_status hash_all(json_t *texts, const struct mmul_checked *checked, int64_t count,
-                                 uint64_t *hash, struct mmul_error *err) {
+static enum mmul_status hash_all(json_t *texts, const struct mmul_tensor_checksum *checked,
+                                 int64_t count, uint64_t *hash, struct mmul_error *err) {
     struct mmul_hasher *hasher = NULL;
     const char *name;
     json_t *text;
@@ -91,8 +91,9 @@ static enum mmul_status make_key(const char *tensor, char **made, struct mmul_er
 
 // The checksum of everything comes first, then the texts. So the first bytes of a file distinguish
 // its version from all others.
-enum mmul_status mmul_checksums_store(struct json_t *texts, const struct mmul_checked *checked,
-                                      int count, struct json_t **made, struct mmul_error *err) {
+enum mmul_status mmul_checksums_add(struct json_t *texts,
+                                    const struct mmul_tensor_checksum *checked, int count,
+                                    struct json_t **made, struct mmul_error *err) {
     uint64_t all = 0;
     json_t *stored = json_object();
     enum mmul_status status = hash_all(texts, checked, count, &all, err);
@@ -140,7 +141,7 @@ static enum mmul_status verify_tensor(const struct mmul_tensors *tensors,
                                       const struct mmul_tensor_entry *entry, uint64_t *hash,
                                       struct mmul_error *err) {
     char *name = NULL;
-    const int errnum = mmul_checksum_read(tensors->file->fd, entry->offset, entry->bytes, hash);
+    const int errnum = mmul_checksum_compute(tensors->file->fd, entry->offset, entry->bytes, hash);
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'",
                                tensors->file->path);
@@ -152,10 +153,10 @@ static enum mmul_status verify_tensor(const struct mmul_tensors *tensors,
 }
 
 enum mmul_status mmul_tensors_check(const struct mmul_tensors *tensors, struct mmul_error *err) {
-    struct mmul_checked *checked = NULL;
+    struct mmul_tensor_checksum *checked = NULL;
     uint64_t all = 0;
     if (tensors->format == MMUL_FORMAT_NPZ)
-        return mmul_npz_check(tensors, err);
+        return mmul_npz_verify_checksums(tensors, err);
     if (json_object_get(tensors->metadata, key) == NULL)
         return MMUL_OK;
     enum mmul_status status = MMUL_ALLOCATE(checked, tensors->count + 1, "checksums", err);

@@ -25,8 +25,8 @@ static enum kind classify_value(double value) {
 
 static double *allocate_values(const struct mmul_matrix *matrix, struct mmul_error *err) {
     int64_t each = mmul_region_count(mmul_region_whole(matrix->info.shape, 0));
-    return mmul_allocate_raw(mmul_smaller(each, BUFFER_ELEMENTS), sizeof(double),
-                             "a compare buffer", err);
+    return mmul_allocate_raw(mmul_min(each, BUFFER_ELEMENTS), sizeof(double), "a compare buffer",
+                             err);
 }
 
 static void gather_statistics(struct mmul_statistics *statistics, double *sum, const double *values,
@@ -59,7 +59,7 @@ enum mmul_status mmul_statistics(struct mmul_matrix *matrix, struct mmul_statist
         struct mmul_region region = mmul_region_whole(shape, m);
         int64_t count = mmul_region_count(region);
         for (int64_t e = 0; e < count && status == MMUL_OK; e += BUFFER_ELEMENTS) {
-            int64_t end = mmul_smaller(e + BUFFER_ELEMENTS, count);
+            int64_t end = mmul_min(e + BUFFER_ELEMENTS, count);
             status = mmul_matrix_read_double(matrix, region, e, end, values, err);
             if (status == MMUL_OK)
                 gather_statistics(&found, &sum, values, end - e);
@@ -110,7 +110,7 @@ static enum mmul_status compare_matrix(struct comparison *comparison, int64_t ma
     int64_t count = mmul_region_count(region);
     double *x = comparison->x_values, *y = comparison->y_values;
     for (int64_t begin = 0; begin < count; begin += BUFFER_ELEMENTS) {
-        int64_t end = mmul_smaller(begin + BUFFER_ELEMENTS, count);
+        int64_t end = mmul_min(begin + BUFFER_ELEMENTS, count);
         enum mmul_status status =
             mmul_matrix_read_double(comparison->x, region, begin, end, x, err);
         if (status == MMUL_OK)

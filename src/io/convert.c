@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "io/copy.h"
 #include "io/formats.h"
+#include "io/matrix_copy.h"
 #include "io/matrix_file.h"
 #include "io/tensors.h"
 #include "model/matrix.h"
@@ -17,8 +17,8 @@
 static enum mmul_status check_output_dtype(const char *out, enum mmul_format format,
                                            enum mmul_dtype dtype, struct mmul_error *err) {
     const struct mmul_format_row *row = NULL;
-    enum mmul_status status = mmul_format_of_output(out, format, &row, err);
-    if (status != MMUL_OK || mmul_format_dtype(row, dtype) == dtype)
+    enum mmul_status status = mmul_format_choose_output(out, format, &row, err);
+    if (status != MMUL_OK || mmul_format_storable_dtype(row, dtype) == dtype)
         return status;
     return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as %s: .%s has no such type", out,
                      mmul_dtype_name(dtype), row->name);
@@ -49,7 +49,7 @@ enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
                               struct mmul_error *err) {
     struct mmul_output *output = NULL;
     struct mmul_convert_options taken;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_convert_options, options, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_convert_options, options, &taken, err);
     if (status != MMUL_OK)
         return status;
     options = &taken;
@@ -108,8 +108,8 @@ static enum mmul_status create_output(struct outputs *outputs, const struct mmul
             return mmul_fail(err, MMUL_ERR_DATA, "'%s' holds two tensors '%s'", tensors->file->path,
                              entry->name);
     enum mmul_status status =
-        mmul_shape_of_sizes(entry->sizes, entry->dimensions, entry->name,
-                            mmul_format_name(tensors->format), &request.shape, err);
+        mmul_shape_from_sizes(entry->sizes, entry->dimensions, entry->name,
+                              mmul_format_name(tensors->format), &request.shape, err);
     if (status == MMUL_OK)
         status = mmul_output_create(&request, &outputs->all[t], err);
     if (status == MMUL_OK && outputs->first == NULL)
@@ -156,7 +156,7 @@ enum mmul_status mmul_convert_tensors(const struct mmul_tensors *tensors, const 
                                       int64_t *overflows, struct mmul_error *err) {
     struct mmul_convert_options taken;
     struct outputs outputs = {.out = out, .options = &taken};
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_convert_options, options, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_convert_options, options, &taken, err);
     if (status == MMUL_OK)
         status = check_options(out, &taken, err);
     if (status == MMUL_OK)
@@ -166,7 +166,7 @@ enum mmul_status mmul_convert_tensors(const struct mmul_tensors *tensors, const 
     if (status == MMUL_OK)
         status = mmul_matrix_create(tensors->file->path, &outputs.in, err);
     if (status == MMUL_OK) {
-        mmul_matrix_take_file(outputs.in, mmul_input_file_share(tensors->file));
+        mmul_matrix_attach_file(outputs.in, mmul_input_file_retain(tensors->file));
         status = create_outputs(&outputs, tensors, err);
     }
     if (status == MMUL_OK)
@@ -226,7 +226,7 @@ enum mmul_status mmul_generate_file(enum mmul_generator kind, uint64_t seed,
                                     struct mmul_error *err) {
     struct mmul_output *output = NULL;
     struct mmul_output_request taken;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_output_request, request, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_output_request, request, &taken, err);
     if (status != MMUL_OK)
         return status;
     request = &taken;

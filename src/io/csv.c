@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "io/foreign.h"
+#include "io/format_probes.h"
 #include "io/formats.h"
 #include "io/matrix_file.h"
 #include "io/number_reader.h"
@@ -159,7 +159,7 @@ static enum mmul_status append_missing(struct csv *csv, struct mmul_error *err) 
     const double nan = NAN;
     enum mmul_status status = MMUL_OK;
     for (; status == MMUL_OK && csv->first_missing > 0; csv->first_missing--)
-        status = mmul_decoded_add(csv->to, &nan, sizeof nan, err);
+        status = mmul_decoded_append(csv->to, &nan, sizeof nan, err);
     return status;
 }
 
@@ -201,7 +201,7 @@ static enum mmul_status read_cell(struct csv *csv, int64_t column, const char *b
     if (!is_number)
         return csv->cols == 0 ? MMUL_OK : fail_cell(csv, column, shown, NULL, err);
     enum mmul_status status = append_missing(csv, err);
-    return status == MMUL_OK ? mmul_decoded_add(csv->to, &value, sizeof value, err) : status;
+    return status == MMUL_OK ? mmul_decoded_append(csv->to, &value, sizeof value, err) : status;
 }
 
 static enum mmul_status check_count(struct csv *csv, int64_t count, struct mmul_error *err) {
@@ -220,7 +220,7 @@ static enum mmul_status check_count(struct csv *csv, int64_t count, struct mmul_
 // Moves `at` to the next non-blank. Returns false at the end of the line or file, or after an
 // error.
 static bool skip_blanks(struct csv *csv, enum mmul_status *status, struct mmul_error *err) {
-    while (mmul_number_reader_has(&csv->reader, status, err) && is_blank(csv, *csv->reader.at))
+    while (mmul_number_reader_has_byte(&csv->reader, status, err) && is_blank(csv, *csv->reader.at))
         csv->reader.at++;
     return *status == MMUL_OK && csv->reader.at < csv->reader.end && *csv->reader.at != '\n';
 }
@@ -236,7 +236,7 @@ static enum mmul_status read_line(struct csv *csv, struct mmul_error *err) {
         if (status == MMUL_OK && !has_more && csv->separator == ' ')
             break; // blanks at the end of a line
         if (status == MMUL_OK)
-            status = mmul_number_reader_find(reader, csv->stops, &stop, err);
+            status = mmul_number_reader_find_stop(reader, csv->stops, &stop, err);
         if (status == MMUL_OK)
             status = read_cell(csv, ++column, reader->at, stop, err);
         if (status != MMUL_OK)
@@ -268,7 +268,7 @@ static bool is_comment(struct csv *csv, enum mmul_status *status, struct mmul_er
     if (*reader->at != '#')
         return false;
     if (reader->end - reader->at < LONGEST && !reader->is_last)
-        *status = mmul_number_reader_more(reader, err);
+        *status = mmul_number_reader_fill(reader, err);
     const size_t has = (size_t)(reader->end - reader->at);
     for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
         const size_t length = strlen(errors[e]);
@@ -281,7 +281,7 @@ static bool is_comment(struct csv *csv, enum mmul_status *status, struct mmul_er
 
 static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
     struct mmul_number_reader *reader = &csv->reader;
-    enum mmul_status status = mmul_number_reader_more(reader, err);
+    enum mmul_status status = mmul_number_reader_fill(reader, err);
     if (status == MMUL_OK && reader->end - reader->at >= MARK_BYTES &&
         memcmp(reader->at, byte_order_mark, MARK_BYTES) == 0)
         reader->at += MARK_BYTES;
@@ -298,7 +298,7 @@ static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
         }
         // find_separator needs the whole first line in the buffer, as far as it fits.
         if (csv->cols == 0 && reader->at > reader->buffer)
-            status = mmul_number_reader_more(reader, err);
+            status = mmul_number_reader_fill(reader, err);
         if (status == MMUL_OK && csv->cols == 0)
             set_separator(csv, find_separator(reader->at, reader->end));
         if (status == MMUL_OK)
@@ -337,7 +337,7 @@ enum mmul_status mmul_csv_load(struct mmul_matrix *matrix, const unsigned char *
         status = mmul_csv_decode(matrix->fd, matrix->name, matrix->missing_is_nan, &decoded,
                                  &matrix->info, err);
     if (status == MMUL_OK)
-        status = mmul_decoded_end(&decoded, matrix, err);
+        status = mmul_decoded_attach(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);
     matrix->info.file_bytes = file_bytes;
     return status;
@@ -399,7 +399,7 @@ enum mmul_status mmul_csv_pack(const struct mmul_output *output, int to, struct 
             status = mmul_number_writer_put(&writer, elements.all, i * s.cols + j,
                                             j + 1 < s.cols ? separator : '\n', err);
     if (status == MMUL_OK)
-        status = mmul_number_writer_end(&writer, err);
+        status = mmul_number_writer_flush(&writer, err);
     mmul_number_writer_fini(&writer);
     mmul_elements_unmap(&elements);
     return status;

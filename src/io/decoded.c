@@ -30,7 +30,7 @@ static enum mmul_status fail_storing(const struct mmul_decoded *decoded, int err
 enum mmul_status mmul_decoded_init(struct mmul_decoded *decoded, const char *name,
                                    struct mmul_error *err) {
     *decoded = (struct mmul_decoded){.name = name, .fd = -1};
-    enum mmul_status status = mmul_nameless_file(&decoded->fd, err);
+    enum mmul_status status = mmul_unnamed_file_create(&decoded->fd, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(decoded->buffer, BUFFER_BYTES, "a copy buffer", err);
     return status;
@@ -43,8 +43,8 @@ static enum mmul_status flush_buffer(struct mmul_decoded *decoded, struct mmul_e
     return errnum == 0 ? MMUL_OK : fail_storing(decoded, errnum, err);
 }
 
-enum mmul_status mmul_decoded_add(struct mmul_decoded *decoded, const void *bytes, size_t count,
-                                  struct mmul_error *err) {
+enum mmul_status mmul_decoded_append(struct mmul_decoded *decoded, const void *bytes, size_t count,
+                                     struct mmul_error *err) {
     for (size_t done = 0, now; done < count; done += now) {
         const size_t room = BUFFER_BYTES - decoded->filled;
         now = count - done < room ? count - done : room;
@@ -82,8 +82,8 @@ enum mmul_status mmul_decoded_map(struct mmul_decoded *decoded, int64_t bytes, v
     return MMUL_OK;
 }
 
-enum mmul_status mmul_decoded_end(struct mmul_decoded *decoded, struct mmul_matrix *matrix,
-                                  struct mmul_error *err) {
+enum mmul_status mmul_decoded_attach(struct mmul_decoded *decoded, struct mmul_matrix *matrix,
+                                     struct mmul_error *err) {
     struct stat found;
     enum mmul_status status = flush_buffer(decoded, err);
     if (status != MMUL_OK)
@@ -91,7 +91,7 @@ enum mmul_status mmul_decoded_end(struct mmul_decoded *decoded, struct mmul_matr
     if (fstat(decoded->fd, &found) != 0)
         return fail_storing(decoded, errno, err);
     if (mmul_matrix_was_written(matrix))
-        return mmul_matrix_fail_written(matrix->name, err);
+        return mmul_matrix_fail_changed(matrix->name, err);
     matrix->fd = decoded->fd; // the file descriptor now belongs to the matrix
     decoded->fd = -1;
     matrix->stored = found.st_mtim;

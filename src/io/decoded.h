@@ -3,7 +3,7 @@
 // They are decoded once, when the file is opened, into an unnamed file in $TMPDIR (else /tmp). That
 // file replaces the matrix's, so mapping, reading and sending need no special case. Decoding takes
 // a fixed buffer of memory, whatever the size of the matrix. If $TMPDIR is in memory (tmpfs), so
-// are the elements, and mmul_matrix_held_bytes counts them.
+// are the elements, and mmul_matrix_memory_bytes counts them.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -23,19 +23,19 @@ enum mmul_status mmul_decoded_init(struct mmul_decoded *decoded, const char *nam
                                    struct mmul_error *err);
 
 // Appends bytes to the file. Fails with MMUL_ERR_IO.
-enum mmul_status mmul_decoded_add(struct mmul_decoded *decoded, const void *bytes, size_t count,
-                                  struct mmul_error *err);
+enum mmul_status mmul_decoded_append(struct mmul_decoded *decoded, const void *bytes, size_t count,
+                                     struct mmul_error *err);
 
 // Maps the whole file, `bytes` (more than 0) zeros, for writing in any order. Used instead of
-// mmul_decoded_add. The space is reserved. *memory is valid until mmul_decoded_fini. Fails with
+// mmul_decoded_append. The space is reserved. *memory is valid until mmul_decoded_fini. Fails with
 // MMUL_ERR_IO and MMUL_ERR_SYSTEM.
 enum mmul_status mmul_decoded_map(struct mmul_decoded *decoded, int64_t bytes, void **memory,
                                   struct mmul_error *err);
 
 // Passes the complete file to the matrix. Its elements then begin at byte 0. Fails with
 // MMUL_ERR_IO, and with MMUL_ERR_DATA if the input was written to meanwhile.
-enum mmul_status mmul_decoded_end(struct mmul_decoded *decoded, struct mmul_matrix *matrix,
-                                  struct mmul_error *err);
+enum mmul_status mmul_decoded_attach(struct mmul_decoded *decoded, struct mmul_matrix *matrix,
+                                     struct mmul_error *err);
 
 // Releases everything but a file passed to a matrix. {.fd = -1} is legal.
 void mmul_decoded_fini(struct mmul_decoded *decoded);

@@ -23,7 +23,7 @@ static int hash_bytes(int fd, int64_t begin, int64_t end, struct mmul_hasher *ha
     unsigned char buffer[BLOCK_BYTES];
     size_t got;
     for (int64_t at = begin; at < end; at += BLOCK_BYTES) {
-        size_t count = (size_t)mmul_smaller(BLOCK_BYTES, end - at);
+        size_t count = (size_t)mmul_min(BLOCK_BYTES, end - at);
         int errnum = mmul_pread_all(fd, buffer, count, at, &got);
         if (errnum != 0)
             return errnum;
@@ -32,7 +32,7 @@ static int hash_bytes(int fd, int64_t begin, int64_t end, struct mmul_hasher *ha
     return 0;
 }
 
-static int hash_samples(int fd, struct mmul_file_part part, uint64_t seed,
+static int hash_samples(int fd, struct mmul_file_range part, uint64_t seed,
                         struct mmul_hasher *hasher) {
     int64_t stretch = (part.end - part.begin) / BLOCKS;
     int errnum = 0;
@@ -42,14 +42,14 @@ static int hash_samples(int fd, struct mmul_file_part part, uint64_t seed,
         int64_t room = end - begin - BLOCK_BYTES; // a block starts at begin + room at the latest
         if (room > 0)
             begin += (int64_t)(mmul_random_at(seed, (uint64_t)block) % (uint64_t)(room + 1));
-        errnum = hash_bytes(fd, begin, mmul_smaller(end, begin + BLOCK_BYTES), hasher);
+        errnum = hash_bytes(fd, begin, mmul_min(end, begin + BLOCK_BYTES), hasher);
     }
     return errnum;
 }
 
-enum mmul_status mmul_fingerprint_take(int fd, const char *name, struct mmul_file_part part,
-                                       uint64_t seed, struct mmul_fingerprint *fingerprint,
-                                       struct mmul_error *err) {
+enum mmul_status mmul_fingerprint_compute(int fd, const char *name, struct mmul_file_range part,
+                                          uint64_t seed, struct mmul_fingerprint *fingerprint,
+                                          struct mmul_error *err) {
     struct stat found;
     struct mmul_hasher *hasher = NULL;
     if (fstat(fd, &found) != 0)
@@ -57,9 +57,9 @@ enum mmul_status mmul_fingerprint_take(int fd, const char *name, struct mmul_fil
     enum mmul_status status = mmul_hasher_create(&hasher, err);
     if (status != MMUL_OK)
         return status;
-    part.end = mmul_smaller(part.end, found.st_size);
-    part.begin = mmul_smaller(part.begin, part.end);
-    int errnum = hash_bytes(fd, 0, mmul_smaller(part.begin, HEAD_BYTES), hasher);
+    part.end = mmul_min(part.end, found.st_size);
+    part.begin = mmul_min(part.begin, part.end);
+    int errnum = hash_bytes(fd, 0, mmul_min(part.begin, HEAD_BYTES), hasher);
     if (errnum == 0)
         errnum = hash_samples(fd, part, seed, hasher);
     if (errnum == 0) {
@@ -72,7 +72,7 @@ enum mmul_status mmul_fingerprint_take(int fd, const char *name, struct mmul_fil
     return status;
 }
 
-static enum mmul_status check_same_file(int fd, const char *path, struct mmul_file_part part,
+static enum mmul_status check_same_file(int fd, const char *path, struct mmul_file_range part,
                                         uint64_t seed, const struct mmul_fingerprint *expected,
                                         struct mmul_error *err) {
     struct stat found;
@@ -86,14 +86,14 @@ static enum mmul_status check_same_file(int fd, const char *path, struct mmul_fi
         return mmul_fail(err, MMUL_ERR_NO_INPUT,
                          "'%s' is not the file that root reads: %lld bytes, expected %lld", path,
                          (long long)found.st_size, (long long)expected->file_bytes);
-    enum mmul_status status = mmul_fingerprint_take(fd, path, part, seed, &here, err);
+    enum mmul_status status = mmul_fingerprint_compute(fd, path, part, seed, &here, err);
     if (status == MMUL_OK && here.hash != expected->hash)
         status = mmul_fail(err, MMUL_ERR_NO_INPUT,
                            "'%s' is not the file that root reads: other bytes", path);
     return status;
 }
 
-enum mmul_status mmul_fingerprint_open(const char *path, struct mmul_file_part part, uint64_t seed,
+enum mmul_status mmul_fingerprint_open(const char *path, struct mmul_file_range part, uint64_t seed,
                                        const struct mmul_fingerprint *expected, int *fd,
                                        struct mmul_error *err) {
     // O_NONBLOCK: do not wait for a FIFO's writer

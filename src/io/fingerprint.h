@@ -8,7 +8,7 @@
 #include "mpimatmul_local.h"
 
 // Position of the elements in a file.
-struct mmul_file_part {
+struct mmul_file_range {
     int64_t begin, end;
 };
 
@@ -19,12 +19,12 @@ struct mmul_fingerprint {
 
 // Computes the fingerprint of an open regular file. `seed` chooses the blocks of the part. Fails
 // with MMUL_ERR_NO_INPUT (naming `name`) and MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_fingerprint_take(int fd, const char *name, struct mmul_file_part part,
-                                       uint64_t seed, struct mmul_fingerprint *fingerprint,
-                                       struct mmul_error *err);
+enum mmul_status mmul_fingerprint_compute(int fd, const char *name, struct mmul_file_range part,
+                                          uint64_t seed, struct mmul_fingerprint *fingerprint,
+                                          struct mmul_error *err);
 
 // Opens `path` for reading and compares its fingerprint. *fd is set if it is a regular file with
 // the expected one. Fails with MMUL_ERR_NO_INPUT: missing, unreadable, or another file.
-enum mmul_status mmul_fingerprint_open(const char *path, struct mmul_file_part part, uint64_t seed,
+enum mmul_status mmul_fingerprint_open(const char *path, struct mmul_file_range part, uint64_t seed,
                                        const struct mmul_fingerprint *expected, int *fd,
                                        struct mmul_error *err);

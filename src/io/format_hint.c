@@ -23,8 +23,8 @@ static int write_quoted_name(char *text, size_t room, const char *path, const ch
                     ending != NULL ? ending : "");
 }
 
-const char *mmul_format_hint(const struct mmul_format_row *row, const char *path,
-                             char text[static MMUL_FORMAT_HINT_BYTES]) {
+const char *mmul_format_fill_hint(const struct mmul_format_row *row, const char *path,
+                                  char text[static MMUL_FORMAT_HINT_BYTES]) {
     static const struct {
         const char *mark, *ending;
     } names[] = {{"<in>", NULL}, {"<npy>", ".npy"}, {"<npz>", ".npz"}, {"<csv>", ".csv"}};
@@ -43,7 +43,7 @@ const char *mmul_format_hint(const struct mmul_format_row *row, const char *path
         }
     }
     if (length >= MMUL_FORMAT_HINT_BYTES) // a truncated command could not be pasted
-        return mmul_format_hint(row, "-", text);
+        return mmul_format_fill_hint(row, "-", text);
     text[length] = '\0';
     return text;
 }

@@ -12,13 +12,13 @@
 #include "io/archive.h"
 #include "io/bin_header.h"
 #include "io/csv.h"
-#include "io/foreign.h"
+#include "io/format_probes.h"
 #include "io/gguf.h"
 #include "io/matrix_file.h"
 #include "io/mtx.h"
 #include "io/npy.h"
 #include "io/npz.h"
-#include "io/pack.h"
+#include "io/pack_tensors.h"
 #include "io/pt.h"
 #include "io/safetensors.h"
 #include "io/tensors.h"
@@ -152,7 +152,7 @@ static enum mmul_status take_safetensors(struct mmul_matrix *matrix,
                                          const struct mmul_tensor_entry *entry,
                                          struct mmul_error *err) {
     (void)tensors;
-    return mmul_tensor_take(matrix, entry, ".safetensors", err);
+    return mmul_matrix_set_tensor(matrix, entry, ".safetensors", err);
 }
 
 static enum mmul_status list_npz(const struct mmul_matrix *matrix, const unsigned char *start,
@@ -171,7 +171,7 @@ static enum mmul_status unpack_member(struct mmul_matrix *matrix, struct mmul_ar
     if (status == MMUL_OK)
         status = mmul_npz_unpack(archive, matrix->name, entry, &decoded, err);
     if (status == MMUL_OK)
-        status = mmul_decoded_end(&decoded, matrix, err);
+        status = mmul_decoded_attach(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);
     return status;
 }
@@ -259,7 +259,7 @@ static const struct mmul_format_row rows[] = {
      .ending = ".pt",
      .probe = mmul_is_old_pytorch, // newer ones are zip archives
      .list = mmul_pt_list_file,
-     .take = mmul_pt_take},
+     .take = mmul_pt_select_tensor},
     {.called = "a zip archive",
      MAGIC("PK\3\4"),
      .content = detect_zip_content,
@@ -317,7 +317,7 @@ static const struct mmul_format_row rows[] = {
      .ending = ".gguf",
      MAGIC("GGUF"),
      .list = mmul_gguf_list_file,
-     .take = mmul_gguf_take},
+     .take = mmul_gguf_select_tensor},
     {.called = "a gzip file", MAGIC("\x1F\x8B"), .hint = "unpack it first: gunzip <in>"},
     {.called = "a Zstandard file",
      MAGIC("\x28\xB5\x2F\xFD"),
@@ -401,8 +401,8 @@ static const struct mmul_format_row *choose_text_row(const char *path,
     return found;
 }
 
-const struct mmul_format_row *mmul_format_of_input(int fd, const char *path,
-                                                   const unsigned char *start, size_t count) {
+const struct mmul_format_row *mmul_format_detect(int fd, const char *path,
+                                                 const unsigned char *start, size_t count) {
     const struct mmul_format_row *row = rows;
     while (row < rows + ROW_COUNT - 1 && !matches_row(row, start, count))
         row++;
@@ -470,10 +470,11 @@ static const struct mmul_format_row *find_row_by_ending(const char *ending, size
     return NULL;
 }
 
-enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
-                                       const struct mmul_format_row **row, struct mmul_error *err) {
+enum mmul_status mmul_format_choose_output(const char *path, enum mmul_format asked,
+                                           const struct mmul_format_row **row,
+                                           struct mmul_error *err) {
     char known[64];
-    const char *tensor = mmul_format_tensor(path);
+    const char *tensor = mmul_format_tensor_name(path);
     const char *end = tensor != NULL ? tensor - 1 : path + strlen(path);
     const char *slash = memrchr(path, '/', (size_t)(end - path));
     const char *name = slash != NULL ? slash + 1 : path;
@@ -507,17 +508,18 @@ enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
 enum mmul_status mmul_output_format(const char *path, enum mmul_format asked,
                                     enum mmul_format *format, struct mmul_error *err) {
     const struct mmul_format_row *row;
-    enum mmul_status status = mmul_format_of_output(path, asked, &row, err);
+    enum mmul_status status = mmul_format_choose_output(path, asked, &row, err);
     if (status == MMUL_OK)
         *format = row->format;
     return status;
 }
 
-enum mmul_dtype mmul_format_dtype(const struct mmul_format_row *row, enum mmul_dtype dtype) {
+enum mmul_dtype mmul_format_storable_dtype(const struct mmul_format_row *row,
+                                           enum mmul_dtype dtype) {
     return row->dtypes & HOLDS(dtype) ? dtype : MMUL_F32;
 }
 
-const char *mmul_format_tensor(const char *path) {
+const char *mmul_format_tensor_name(const char *path) {
     const char *first = NULL;
     for (int r = 0; r < ROW_COUNT; r++) {
         size_t ending = rows[r].list != NULL ? strlen(rows[r].ending) : 0;
@@ -530,12 +532,12 @@ const char *mmul_format_tensor(const char *path) {
 }
 
 enum mmul_dtype mmul_format_holds(enum mmul_format format, enum mmul_dtype dtype) {
-    return mmul_format_dtype(mmul_format_row(format), dtype);
+    return mmul_format_storable_dtype(mmul_format_row(format), dtype);
 }
 
 size_t mmul_format_file_length(const struct mmul_format_row *row, const char *path,
                                const char **tensor) {
-    const char *found = row->list != NULL ? mmul_format_tensor(path) : NULL;
+    const char *found = row->list != NULL ? mmul_format_tensor_name(path) : NULL;
     *tensor = found != NULL && *found != '\0' ? found : "data";
     return found != NULL ? (size_t)(found - 1 - path) : strlen(path);
 }
@@ -545,7 +547,7 @@ size_t mmul_output_file_length(const char *path, bool *several, const char **ten
     struct mmul_error ignored;
     *tensor = "";
     *several = false;
-    if (mmul_format_of_output(path, MMUL_FORMAT_BY_ENDING, &row, &ignored) != MMUL_OK)
+    if (mmul_format_choose_output(path, MMUL_FORMAT_BY_ENDING, &row, &ignored) != MMUL_OK)
         return strlen(path);
     *several = row->list != NULL;
     size_t length = mmul_format_file_length(row, path, tensor);
@@ -553,7 +555,7 @@ size_t mmul_output_file_length(const char *path, bool *several, const char **ten
     return length;
 }
 
-size_t mmul_format_stem(const char *name, size_t length) {
+size_t mmul_format_stem_length(const char *name, size_t length) {
     for (int r = 0; r < ROW_COUNT; r++) {
         size_t ending = rows[r].ending != NULL ? strlen(rows[r].ending) : 0;
         if (ending > 0 && length >= ending &&

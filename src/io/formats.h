@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The table of file formats: name, recognition by the first bytes, reading and writing of headers.
-// Everything that differs between formats is in a row. A new format is a row in formats.c, a file of
-// its own in this folder, and a name in enum mmul_format of include/mpimatmul_local.h. Formats that
-// are only recognised, to be refused by name, are rows too. Elements are read and written elsewhere.
+// Everything that differs between formats is in a row. A new format is a row in formats.c, a file
+// of its own in this folder, and a name in enum mmul_format of include/mpimatmul_local.h. Formats
+// that are only recognised, to be refused by name, are rows too. Elements are read and written
+// elsewhere.
 #pragma once
 
 #include "io/output_file.h"
@@ -65,24 +66,26 @@ struct mmul_format_row {
 
 // Returns the row of the open file `fd`, called `path`, that starts with `start`. Never NULL: an
 // unknown file gets the row of .bin, and its reader refuses it.
-const struct mmul_format_row *mmul_format_of_input(int fd, const char *path,
-                                                   const unsigned char *start, size_t count);
+const struct mmul_format_row *mmul_format_detect(int fd, const char *path,
+                                                 const unsigned char *start, size_t count);
 
 // Fills in the row's hint with names made from `path`, or with generic ones if those do not fit.
 // Returns `text`.
-const char *mmul_format_hint(const struct mmul_format_row *row, const char *path,
-                             char text[static MMUL_FORMAT_HINT_BYTES]);
+const char *mmul_format_fill_hint(const struct mmul_format_row *row, const char *path,
+                                  char text[static MMUL_FORMAT_HINT_BYTES]);
 
 // Returns the row of a format that is read or written.
 const struct mmul_format_row *mmul_format_row(enum mmul_format format);
 
 // Finds the row in which `path` is written: the one of `asked`, else by its ending, or .bin without
 // an ending. Fails with MMUL_ERR_USAGE: unknown ending, or one of a format that is only read.
-enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
-                                       const struct mmul_format_row **row, struct mmul_error *err);
+enum mmul_status mmul_format_choose_output(const char *path, enum mmul_format asked,
+                                           const struct mmul_format_row **row,
+                                           struct mmul_error *err);
 
 // Returns the dtype in which the format stores `dtype`: float32 if it cannot hold `dtype`.
-enum mmul_dtype mmul_format_dtype(const struct mmul_format_row *row, enum mmul_dtype dtype);
+enum mmul_dtype mmul_format_storable_dtype(const struct mmul_format_row *row,
+                                           enum mmul_dtype dtype);
 
 // Returns the length of the file's part of an output's path in the format `row`. *tensor: the name
 // of the tensor behind it, "data" if the path gives none.
@@ -91,7 +94,7 @@ size_t mmul_format_file_length(const struct mmul_format_row *row, const char *pa
 
 // Returns NAME of "FILE:NAME" if FILE has the ending of a format that holds several tensors, else
 // NULL.
-const char *mmul_format_tensor(const char *path);
+const char *mmul_format_tensor_name(const char *path);
 
 // Returns the length of `name`, given as `length` bytes, without the ending of a format.
-size_t mmul_format_stem(const char *name, size_t length);
+size_t mmul_format_stem_length(const char *name, size_t length);

@@ -46,7 +46,7 @@ static enum mmul_status read_bytes(struct reader *r, void *dst, int64_t count) {
             r->begin = r->at;
             r->end = r->at + (int64_t)got;
         }
-        now = mmul_smaller(count - done, r->end - r->at);
+        now = mmul_min(count - done, r->end - r->at);
         memcpy((char *)dst + done, r->buffer + (r->at - r->begin), (size_t)now);
     }
     return MMUL_OK;
@@ -204,7 +204,7 @@ static enum mmul_status place_tensors(const struct reader *r, struct mmul_tensor
                              "'%s' is not a valid GGUF file: tensor '%s' does not lie in it",
                              r->name, entry->name);
         if (is_unknown)
-            entry->bytes = mmul_larger(next - entry->offset, 0);
+            entry->bytes = mmul_max(next - entry->offset, 0);
         next = entry->offset;
     }
     return MMUL_OK;
@@ -274,16 +274,16 @@ enum mmul_status mmul_gguf_decode(int fd, const char *name, const struct mmul_te
     enum mmul_status status = MMUL_OK;
     for (int64_t done = 0, now; status == MMUL_OK && done < entry->bytes; done += now) {
         size_t got = 0;
-        now = mmul_smaller(at_once, entry->bytes - done);
+        now = mmul_min(at_once, entry->bytes - done);
         int errnum = mmul_pread_all(fd, packed, (size_t)now, entry->offset + done, &got);
         if (errnum != 0)
             return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", name);
         if ((int64_t)got < now)
-            return mmul_matrix_fail_shorter(name, entry->offset + done + (int64_t)got,
-                                            entry->offset + entry->bytes, err);
+            return mmul_matrix_fail_truncated(name, entry->offset + done + (int64_t)got,
+                                              entry->offset + entry->bytes, err);
         for (int64_t at = 0; status == MMUL_OK && at < now; at += type->bytes) {
             type->decode(packed + at, values);
-            status = mmul_decoded_add(to, values, (size_t)type->elements * sizeof *values, err);
+            status = mmul_decoded_append(to, values, (size_t)type->elements * sizeof *values, err);
         }
     }
     return status;
@@ -301,8 +301,8 @@ static enum mmul_status narrow_to_range(struct mmul_matrix *matrix, struct mmul_
     entry->bytes = entry->bytes / all * (end - begin);
     entry->sizes[0] = end - begin;
     matrix->range = (struct mmul_axis_range){0};
-    return mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name, ".gguf",
-                               &matrix->info.shape, err);
+    return mmul_shape_from_sizes(entry->sizes, entry->dimensions, matrix->name, ".gguf",
+                                 &matrix->info.shape, err);
 }
 
 static enum mmul_status decode_packed(struct mmul_matrix *matrix,
@@ -317,14 +317,16 @@ static enum mmul_status decode_packed(struct mmul_matrix *matrix,
     if (status == MMUL_OK)
         status = mmul_gguf_decode(matrix->fd, matrix->name, &part, &decoded, err);
     if (status == MMUL_OK)
-        status = mmul_decoded_end(&decoded, matrix, err);
+        status = mmul_decoded_attach(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);
     return status;
 }
 
-enum mmul_status mmul_gguf_take(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
-                                const struct mmul_tensor_entry *entry, struct mmul_error *err) {
-    enum mmul_status status = mmul_tensor_take(matrix, entry, ".gguf", err);
+enum mmul_status mmul_gguf_select_tensor(struct mmul_matrix *matrix,
+                                         const struct mmul_tensors *tensors,
+                                         const struct mmul_tensor_entry *entry,
+                                         struct mmul_error *err) {
+    enum mmul_status status = mmul_matrix_set_tensor(matrix, entry, ".gguf", err);
     (void)tensors;
     return status == MMUL_OK && mmul_gguf_is_packed(entry) ? decode_packed(matrix, entry, err)
                                                            : status;

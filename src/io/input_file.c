@@ -45,9 +45,9 @@ static bool is_recent(const struct stat *file) {
 static enum mmul_status hash_samples(const struct mmul_input_file *file, uint64_t *samples,
                                      struct mmul_error *err) {
     struct mmul_fingerprint fingerprint;
-    const struct mmul_file_part all = {0, file->opened.st_size};
+    const struct mmul_file_range all = {0, file->opened.st_size};
     enum mmul_status status =
-        mmul_fingerprint_take(file->fd, file->path, all, 1, &fingerprint, err);
+        mmul_fingerprint_compute(file->fd, file->path, all, 1, &fingerprint, err);
     if (status == MMUL_OK)
         *samples = fingerprint.hash;
     return status;
@@ -84,7 +84,7 @@ enum mmul_status mmul_input_file_open(const char *path, int fd, const char *name
     return status;
 }
 
-struct mmul_input_file *mmul_input_file_share(struct mmul_input_file *file) {
+struct mmul_input_file *mmul_input_file_retain(struct mmul_input_file *file) {
     __atomic_fetch_add(&file->references, 1, __ATOMIC_RELAXED);
     return file;
 }
@@ -101,7 +101,7 @@ void mmul_input_file_release(struct mmul_input_file *file) {
 
 // Samples are compared only until one time step after the last write: a later write would have left
 // a later time.
-bool mmul_input_file_was_written(struct mmul_input_file *file) {
+bool mmul_input_file_has_changed(struct mmul_input_file *file) {
     struct stat now;
     struct mmul_error ignored;
     uint64_t samples = 0;

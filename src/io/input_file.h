@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Open input files. Matrices and lists of tensors share an open file by reference counts. All see
-// the same version, even if another file takes its name meanwhile. Sets of them are in io/inputs.h.
+// the same version, even if another file takes its name meanwhile. Sets of them are in
+// io/input_set.h.
 #pragma once
 
 #include <sys/stat.h>
@@ -26,11 +27,11 @@ enum mmul_status mmul_input_file_open(const char *path, int fd, const char *name
                                       struct mmul_input_file **file, struct mmul_error *err);
 
 // Adds a reference and returns `file`.
-struct mmul_input_file *mmul_input_file_share(struct mmul_input_file *file);
+struct mmul_input_file *mmul_input_file_retain(struct mmul_input_file *file);
 
 // Drops a reference. The last one closes the file. NULL is legal.
 void mmul_input_file_release(struct mmul_input_file *file);
 
 // Returns true if the content may have changed since the file was opened: size or time differ, or,
 // if it was written just before, its samples (64 blocks of 4 KiB).
-bool mmul_input_file_was_written(struct mmul_input_file *file);
+bool mmul_input_file_has_changed(struct mmul_input_file *file);

@@ -24,7 +24,7 @@ static bool is_private_folder(const struct stat *found) {
     return S_ISDIR(found->st_mode) && found->st_uid == geteuid() && (found->st_mode & 077) == 0;
 }
 
-bool mmul_job_folder(int index, char path[static MMUL_JOB_PATH_BYTES]) {
+bool mmul_job_folder_path(int index, char path[static MMUL_JOB_PATH_BYTES]) {
     const char *given = getenv("XDG_RUNTIME_DIR");
     struct stat found;
     const bool has_given = given != NULL && given[0] == '/' && lstat(given, &found) == 0 &&
@@ -69,12 +69,12 @@ int64_t mmul_process_started(int64_t pid) {
     return at != NULL && sscanf(at, " %lld", &started) == 1 ? started : 0;
 }
 
-enum mmul_status mmul_job_file_open(struct mmul_job_file *file, double begin,
-                                    struct mmul_error *err) {
+enum mmul_status mmul_job_file_choose_path(struct mmul_job_file *file, double begin,
+                                           struct mmul_error *err) {
     static _Atomic int count; // jobs of this process so far
     char folder[MMUL_JOB_PATH_BYTES];
     bool is_there;
-    (void)mmul_job_folder(0, folder);
+    (void)mmul_job_folder_path(0, folder);
     if (mkdir(folder, 0700) != 0 && errno != EEXIST)
         return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create folder '%s'", folder);
     if (mmul_job_folder_check(folder, &is_there, err) != MMUL_OK)
@@ -104,12 +104,12 @@ static json_t *number_json(double value) {
 
 static json_t *rank_json(const struct mmul_job_rank *r, int rank) {
     return json_pack("{si so so so so so so so so so so}", "rank", rank, "host",
-                     mmul_json_text(r->host), "device", mmul_json_text(r->device), "device_name",
-                     mmul_json_text(r->device_name), "computes", mmul_json_text(r->computes),
-                     "share", number_json(r->share), "done", number_json(r->done),
-                     "flops_per_second", number_json(r->flops_per_second), "memory_bytes",
-                     number_json(r->memory_bytes), "celsius", number_json(r->celsius), "watts",
-                     number_json(r->watts));
+                     mmul_json_from_text(r->host), "device", mmul_json_from_text(r->device),
+                     "device_name", mmul_json_from_text(r->device_name), "computes",
+                     mmul_json_from_text(r->computes), "share", number_json(r->share), "done",
+                     number_json(r->done), "flops_per_second", number_json(r->flops_per_second),
+                     "memory_bytes", number_json(r->memory_bytes), "celsius",
+                     number_json(r->celsius), "watts", number_json(r->watts));
 }
 
 static json_t *turn_json(const struct mmul_job_state *job) {
@@ -123,9 +123,9 @@ static json_t *turn_json(const struct mmul_job_state *job) {
 static json_t *numbers_json(const struct mmul_job_state *job) {
     json_t *list = json_array();
     for (int i = 0; i < job->number_count; i++)
-        json_array_append_new(list,
-                              json_pack("{so so}", "name", mmul_json_text(job->numbers[i].name),
-                                        "value", number_json(job->numbers[i].value)));
+        json_array_append_new(list, json_pack("{so so}", "name",
+                                              mmul_json_from_text(job->numbers[i].name), "value",
+                                              number_json(job->numbers[i].value)));
     return list;
 }
 
@@ -136,7 +136,7 @@ static json_t *curve_json(const struct mmul_job_state *job) {
     for (int i = 0; i < job->curve_count; i++)
         json_array_append_new(points, json_pack("[o o]", number_json(job->curve_turns[i]),
                                                 number_json(job->curve_values[i])));
-    return json_pack("{so so}", "name", mmul_json_text(job->curve_name), "points", points);
+    return json_pack("{so so}", "name", mmul_json_from_text(job->curve_name), "points", points);
 }
 
 static json_t *job_json(const struct mmul_job_file *file, const struct mmul_job_state *job,
@@ -148,7 +148,7 @@ static json_t *job_json(const struct mmul_job_file *file, const struct mmul_job_
         json_pack("{ss sI sI sf sf}", "version", MMUL_VERSION, "pid", (json_int_t)getpid(),
                   "started", (json_int_t)file->started, "begin", file->begin, "told", now);
     return json_pack("{so ss so ss so so so so so so so}", "process", process, "id", file->id,
-                     "command", mmul_json_text(job->command), "phase", job->phase, "share",
+                     "command", mmul_json_from_text(job->command), "phase", job->phase, "share",
                      number_json(job->share), "left_seconds", number_json(job->left_seconds),
                      "flops_per_second", number_json(job->flops_per_second), "loop", turn_json(job),
                      "numbers", numbers_json(job), "curve", curve_json(job), "ranks", ranks);

@@ -11,7 +11,7 @@ enum { MMUL_JOB_PATH_BYTES = 512 };
 // Returns the folder `index` of job files in `path`, or false if there is none: indices are 0 and
 // 1. A job of this process puts its file in folder 0. A folder is used only if it belongs to this
 // user alone (mode 0700, no link).
-bool mmul_job_folder(int index, char path[static MMUL_JOB_PATH_BYTES]);
+bool mmul_job_folder_path(int index, char path[static MMUL_JOB_PATH_BYTES]);
 
 // Checks a folder. *is_there: it exists. Fails with MMUL_ERR_CREATE if it may not be used.
 enum mmul_status mmul_job_folder_check(const char *path, bool *is_there, struct mmul_error *err);
@@ -29,8 +29,8 @@ struct mmul_job_file {
 
 // Chooses a name that no other job of this process has, and creates the folder if it is missing.
 // Fails with MMUL_ERR_CREATE.
-enum mmul_status mmul_job_file_open(struct mmul_job_file *file, double begin,
-                                    struct mmul_error *err);
+enum mmul_status mmul_job_file_choose_path(struct mmul_job_file *file, double begin,
+                                           struct mmul_error *err);
 
 // Writes the state. Readers compute elapsed and silent seconds from the clock. Fails with
 // MMUL_ERR_IO, MMUL_ERR_SYSTEM.

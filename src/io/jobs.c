@@ -187,7 +187,7 @@ enum mmul_status mmul_jobs_find(struct mmul_jobs **jobs, struct mmul_error *err)
     struct mmul_jobs *made = NULL;
     const double now = mmul_clock_now();
     enum mmul_status status = MMUL_ALLOCATE(made, 1, "jobs", err);
-    for (int i = 0; status == MMUL_OK && mmul_job_folder(i, folder); i++)
+    for (int i = 0; status == MMUL_OK && mmul_job_folder_path(i, folder); i++)
         status = find_in_folder(made, folder, now, err);
     if (status != MMUL_OK) {
         mmul_jobs_destroy(made);

@@ -33,7 +33,7 @@ static enum mmul_dtype delivered_dtype(enum mmul_dtype stored) {
     return stored == MMUL_F16 || stored == MMUL_BF16 ? stored : MMUL_F32;
 }
 
-void mmul_matrix_take_file(struct mmul_matrix *matrix, struct mmul_input_file *file) {
+void mmul_matrix_attach_file(struct mmul_matrix *matrix, struct mmul_input_file *file) {
     matrix->file = file;
     matrix->fd = file->fd;
     matrix->stored = file->opened.st_mtim;
@@ -53,7 +53,7 @@ static enum mmul_status read_start(const struct mmul_matrix *matrix, struct star
     int errnum = mmul_pread_all(matrix->fd, start->bytes, sizeof start->bytes, 0, &start->count);
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
-    start->row = mmul_format_of_input(matrix->fd, matrix->path, start->bytes, start->count);
+    start->row = mmul_format_detect(matrix->fd, matrix->path, start->bytes, start->count);
     return MMUL_OK;
 }
 
@@ -72,7 +72,7 @@ static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allow
     if (row->load == NULL) {
         mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, which is not read yet", matrix->name,
                   row->called);
-        mmul_hint(err, "%s", mmul_format_hint(row, matrix->path, hint));
+        mmul_hint(err, "%s", mmul_format_fill_hint(row, matrix->path, hint));
         return err->status;
     }
     status = row->load(matrix, start.bytes, start.count, empty_allowed, err);
@@ -103,17 +103,17 @@ static enum mmul_status convert_to_c_order(struct mmul_matrix *matrix, struct mm
     enum mmul_status status = load_fortran(matrix, err);
     if (status != MMUL_OK)
         return status;
-    matrix->turned =
+    matrix->transposed_factors =
         mmul_allocate_raw(matrices * each, bytes_each, "a .npy file in Fortran order", err);
-    if (matrix->turned == NULL)
+    if (matrix->transposed_factors == NULL)
         return err->status;
     for (int64_t m = 0; m < matrices && status == MMUL_OK; m++)
-        status =
-            mmul_matrix_read_stored(matrix, mmul_region_whole(shape, m), 0, each,
-                                    (char *)matrix->turned + m * each * (int64_t)bytes_each, err);
+        status = mmul_matrix_read_stored(
+            matrix, mmul_region_whole(shape, m), 0, each,
+            (char *)matrix->transposed_factors + m * each * (int64_t)bytes_each, err);
     mmul_free(matrix->fortran);
     matrix->fortran = NULL;
-    matrix->memory = matrix->turned;
+    matrix->memory = matrix->transposed_factors;
     matrix->info.fortran_order = matrix->info.big_endian = false;
     return status;
 }
@@ -153,18 +153,19 @@ static enum mmul_status apply_range_and_order(struct mmul_matrix *matrix, struct
     return status == MMUL_OK ? load_fortran(matrix, err) : status;
 }
 
-enum mmul_status mmul_matrix_load_tensor(struct mmul_matrix *matrix,
-                                         const struct mmul_tensors *tensors,
-                                         const struct mmul_tensor_entry *entry,
-                                         struct mmul_error *err) {
+enum mmul_status mmul_matrix_locate_tensor(struct mmul_matrix *matrix,
+                                           const struct mmul_tensors *tensors,
+                                           const struct mmul_tensor_entry *entry,
+                                           struct mmul_error *err) {
     enum mmul_status status = mmul_format_row(tensors->format)->take(matrix, tensors, entry, err);
     matrix->info.format = tensors->format;
     matrix->info.delivered = delivered_dtype(matrix->info.stored);
     return status == MMUL_OK ? apply_range_and_order(matrix, err) : status;
 }
 
-enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
-                                  bool empty_allowed, struct mmul_error *err) {
+enum mmul_status mmul_matrix_locate_elements(struct mmul_matrix *matrix,
+                                             const struct mmul_tensors *tensors, bool empty_allowed,
+                                             struct mmul_error *err) {
     const struct mmul_tensor_entry *entry;
     enum mmul_status status;
     if (tensors == NULL) {
@@ -172,11 +173,11 @@ enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, const struct mmul_
         return status == MMUL_OK ? apply_range_and_order(matrix, err) : status;
     }
     status = mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
-    return status == MMUL_OK ? mmul_matrix_load_tensor(matrix, tensors, entry, err) : status;
+    return status == MMUL_OK ? mmul_matrix_locate_tensor(matrix, tensors, entry, err) : status;
 }
 
-enum mmul_status mmul_matrix_list(const struct mmul_matrix *matrix, struct mmul_tensors **tensors,
-                                  struct mmul_error *err) {
+enum mmul_status mmul_matrix_list_tensors(const struct mmul_matrix *matrix,
+                                          struct mmul_tensors **tensors, struct mmul_error *err) {
     struct start start;
     *tensors = NULL;
     enum mmul_status status = read_start(matrix, &start, err);
@@ -196,11 +197,11 @@ enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **m
     if (status == MMUL_OK)
         status = mmul_input_file_open(path, -1, path, &file, err);
     if (status == MMUL_OK) {
-        mmul_matrix_take_file(opened, file);
-        status = mmul_matrix_list(opened, &tensors, err);
+        mmul_matrix_attach_file(opened, file);
+        status = mmul_matrix_list_tensors(opened, &tensors, err);
     }
     if (status == MMUL_OK)
-        status = mmul_matrix_load(opened, tensors, true, err);
+        status = mmul_matrix_locate_elements(opened, tensors, true, err);
     mmul_tensors_close(tensors);
     if (status == MMUL_OK)
         *matrix = opened;
@@ -250,12 +251,12 @@ enum mmul_status mmul_matrix_detach(struct mmul_matrix *matrix, struct mmul_erro
                                       ? mmul_matrix_read_run(matrix, 0, count, dtype, elements, err)
                                       : err->status;
         if (status == MMUL_OK && mmul_matrix_was_written(matrix))
-            status = mmul_matrix_fail_written(matrix->name, err);
+            status = mmul_matrix_fail_changed(matrix->name, err);
         if (status != MMUL_OK) {
             mmul_free(elements);
             return status;
         }
-        matrix->memory = matrix->turned = elements;
+        matrix->memory = matrix->transposed_factors = elements;
         matrix->info.big_endian = false;
     }
     release_file(matrix);
@@ -267,7 +268,7 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
         return;
     release_file(matrix);
     mmul_free(matrix->fortran);
-    mmul_free(matrix->turned);
+    mmul_free(matrix->transposed_factors);
     mmul_free(matrix->name);
     mmul_free(matrix->path);
     mmul_free(matrix->tensor);

@@ -16,7 +16,7 @@ struct mmul_matrix {
     int fd;
     int64_t data_offset;
     const void *memory;           // borrowed: `stored` elements in C order; NULL: a file
-    void *turned;                 // owned: memory that contains `memory`; NULL: not ours
+    void *transposed_factors;     // owned: memory that contains `memory`; NULL: not ours
     void *fortran;                // owned: `stored` elements in Fortran order; NULL: C order
     struct mmul_axis_range range; // range of the first axis, applied after opening
     bool missing_is_nan;          // empty cells of a table as text are NaN
@@ -34,24 +34,26 @@ enum mmul_status mmul_matrix_create(const char *name, struct mmul_matrix **matri
                                     struct mmul_error *err);
 
 // Gives the matrix an open file and takes over the caller's reference. Does not look for elements.
-void mmul_matrix_take_file(struct mmul_matrix *matrix, struct mmul_input_file *file);
+void mmul_matrix_attach_file(struct mmul_matrix *matrix, struct mmul_input_file *file);
 
 // Lists the tensors of the matrix's open file. *tensors is NULL if its format holds one matrix.
 // Fails with MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM.
-enum mmul_status mmul_matrix_list(const struct mmul_matrix *matrix, struct mmul_tensors **tensors,
-                                  struct mmul_error *err);
+enum mmul_status mmul_matrix_list_tensors(const struct mmul_matrix *matrix,
+                                          struct mmul_tensors **tensors, struct mmul_error *err);
 
 // Finds the elements that the matrix's name means in its open file. `tensors` lists the file, or is
 // NULL. Sizes of 0 are legal for rows and cols in a file of one matrix if `empty_allowed`. Fails as
-// mmul_matrix_list does.
-enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
-                                  bool empty_allowed, struct mmul_error *err);
+// mmul_matrix_list_tensors does.
+enum mmul_status mmul_matrix_locate_elements(struct mmul_matrix *matrix,
+                                             const struct mmul_tensors *tensors, bool empty_allowed,
+                                             struct mmul_error *err);
 
-// Finds the elements of this tensor in the matrix's open file. Fails as mmul_matrix_list does.
-enum mmul_status mmul_matrix_load_tensor(struct mmul_matrix *matrix,
-                                         const struct mmul_tensors *tensors,
-                                         const struct mmul_tensor_entry *entry,
-                                         struct mmul_error *err);
+// Finds the elements of this tensor in the matrix's open file. Fails as mmul_matrix_list_tensors
+// does.
+enum mmul_status mmul_matrix_locate_tensor(struct mmul_matrix *matrix,
+                                           const struct mmul_tensors *tensors,
+                                           const struct mmul_tensor_entry *entry,
+                                           struct mmul_error *err);
 
 // Checks the length of the file against the header in info and data_offset. Fails with
 // MMUL_ERR_DATA.
@@ -74,16 +76,16 @@ enum mmul_status mmul_matrix_read_stored(struct mmul_matrix *matrix, struct mmul
                                          struct mmul_error *err);
 
 // Fails with MMUL_ERR_DATA: the file has been truncated since it was opened.
-enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,
-                                          struct mmul_error *err);
+enum mmul_status mmul_matrix_fail_truncated(const char *name, int64_t end, int64_t expected,
+                                            struct mmul_error *err);
 
 // Fails with MMUL_ERR_DATA: the file changed while it was read, so elements may be partly old and
 // partly new.
-enum mmul_status mmul_matrix_fail_written(const char *name, struct mmul_error *err);
+enum mmul_status mmul_matrix_fail_changed(const char *name, struct mmul_error *err);
 
 // Returns the memory that the open matrix holds on this machine besides buffers: elements converted
 // to C order, and an unnamed file (decoded elements, input from a pipe) if $TMPDIR is in memory.
-int64_t mmul_matrix_held_bytes(const struct mmul_matrix *matrix);
+int64_t mmul_matrix_memory_bytes(const struct mmul_matrix *matrix);
 
 // Returns true if this open file is the matrix's. False for a matrix in memory.
 bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file);

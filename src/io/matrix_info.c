@@ -49,21 +49,21 @@ const char *mmul_matrix_name(const struct mmul_matrix *matrix) {
 // Decoded elements are a copy, so a later write does not matter.
 bool mmul_matrix_was_written(const struct mmul_matrix *matrix) {
     return matrix->file != NULL && matrix->fd == matrix->file->fd &&
-           mmul_input_file_was_written(matrix->file);
+           mmul_input_file_has_changed(matrix->file);
 }
 
-enum mmul_status mmul_matrix_fail_written(const char *name, struct mmul_error *err) {
+enum mmul_status mmul_matrix_fail_changed(const char *name, struct mmul_error *err) {
     mmul_fail(err, MMUL_ERR_DATA, "'%s' was written to while it was read", name);
     mmul_hint(err, "a writer that renames a finished file over the old one disturbs no reader");
     return err->status;
 }
 
-int64_t mmul_matrix_held_bytes(const struct mmul_matrix *matrix) {
+int64_t mmul_matrix_memory_bytes(const struct mmul_matrix *matrix) {
     struct statfs system;
     struct stat file;
     int64_t elements = 0;
     (void)mmul_shape_count(matrix->info.shape, &elements);
-    int64_t bytes = matrix->turned != NULL || matrix->fortran != NULL
+    int64_t bytes = matrix->transposed_factors != NULL || matrix->fortran != NULL
                         ? elements * (int64_t)mmul_dtype_bytes(matrix->info.stored)
                         : 0;
     if (matrix->fd >= 0 && fstat(matrix->fd, &file) == 0 && file.st_nlink == 0 &&

@@ -4,7 +4,7 @@
 // opened once. matrix_file.c reads the content.
 #include "base/memory.h"
 #include "base/text.h"
-#include "io/inputs.h"
+#include "io/input_set.h"
 #include "io/matrix_file.h"
 #include "io/shard_set.h"
 #include "io/standard_stream.h"
@@ -16,7 +16,7 @@ static enum mmul_status open_file(const char *path, const char *name, struct mmu
     enum mmul_status status = MMUL_OK;
     int fd = -1;
     if (kept != NULL)
-        status = mmul_kept_open_file(kept, &fd, err);
+        status = mmul_persistent_join_file(kept, &fd, err);
     else if (mmul_path_is_stdin(path))
         status = mmul_stdin_open(&fd, err);
     return status == MMUL_OK ? mmul_input_file_open(path, fd, name, file, err) : status;
@@ -34,13 +34,13 @@ static enum mmul_status open_named(struct mmul_inputs *inputs, struct mmul_matri
     matrix->tensor = address.tensor;
     struct mmul_input_file *file = mmul_inputs_find(inputs, matrix->path);
     if (file != NULL) {
-        mmul_matrix_take_file(matrix, mmul_input_file_share(file));
+        mmul_matrix_attach_file(matrix, mmul_input_file_retain(file));
         return MMUL_OK;
     }
     status = open_file(matrix->path, matrix->name, &file, err);
     if (status != MMUL_OK)
         return status;
-    mmul_matrix_take_file(matrix, file);
+    mmul_matrix_attach_file(matrix, file);
     return mmul_inputs_add(inputs, file, err);
 }
 
@@ -48,13 +48,13 @@ static enum mmul_status open_named(struct mmul_inputs *inputs, struct mmul_matri
 // set of inputs stores the list with the file.
 static enum mmul_status list_tensors(struct mmul_inputs *inputs, const struct mmul_matrix *matrix,
                                      struct mmul_tensors **tensors, struct mmul_error *err) {
-    *tensors = mmul_inputs_tensors(inputs, matrix->file);
+    *tensors = mmul_inputs_cached_tensors(inputs, matrix->file);
     if (*tensors != NULL)
         return MMUL_OK;
-    enum mmul_status status = mmul_matrix_list(matrix, tensors, err);
+    enum mmul_status status = mmul_matrix_list_tensors(matrix, tensors, err);
     if (status == MMUL_OK && *tensors != NULL) {
-        (*tensors)->file = mmul_input_file_share(matrix->file);
-        mmul_inputs_keep_tensors(inputs, *tensors);
+        (*tensors)->file = mmul_input_file_retain(matrix->file);
+        mmul_inputs_cache_tensors(inputs, *tensors);
     }
     return status;
 }
@@ -71,7 +71,7 @@ enum mmul_status mmul_inputs_open_matrix(struct mmul_inputs *inputs, const char 
         status = list_tensors(inputs, opened, &tensors, err);
     }
     if (status == MMUL_OK)
-        status = mmul_matrix_load(opened, tensors, false, err);
+        status = mmul_matrix_locate_elements(opened, tensors, false, err);
     mmul_tensors_close(tensors);
     if (status == MMUL_OK)
         *matrix = opened;
@@ -112,8 +112,8 @@ enum mmul_status mmul_tensors_open_matrix(const struct mmul_tensors *tensors, in
     if (status == MMUL_OK)
         status = mmul_tensor_check_type(entry, file, err);
     if (status == MMUL_OK) {
-        mmul_matrix_take_file(opened, mmul_input_file_share(tensors->file));
-        status = mmul_matrix_load_tensor(opened, tensors, entry, err);
+        mmul_matrix_attach_file(opened, mmul_input_file_retain(tensors->file));
+        status = mmul_matrix_locate_tensor(opened, tensors, entry, err);
     }
     if (status == MMUL_OK)
         *matrix = opened;

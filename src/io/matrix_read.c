@@ -10,7 +10,7 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "io/matrix_file.h"
-#include "io/runs.h"
+#include "io/region_runs.h"
 #include "io/transfer.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
@@ -68,8 +68,8 @@ static void swap_bytes(enum mmul_dtype dtype, void *elements, int64_t count) {
     }
 }
 
-enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,
-                                          struct mmul_error *err) {
+enum mmul_status mmul_matrix_fail_truncated(const char *name, int64_t end, int64_t expected,
+                                            struct mmul_error *err) {
     return mmul_fail(err, MMUL_ERR_DATA,
                      "'%s' has become shorter than its header says: it ends at byte %lld, expected "
                      "%lld",
@@ -86,8 +86,8 @@ static enum mmul_status fail_truncated_at(const struct mmul_matrix *matrix, int6
     if (status != MMUL_OK)
         return status;
     if (fstat(matrix->fd, &now) == 0)
-        end = mmul_smaller(end, (int64_t)now.st_size);
-    return mmul_matrix_fail_shorter(matrix->name, end, matrix->data_offset + bytes, err);
+        end = mmul_min(end, (int64_t)now.st_size);
+    return mmul_matrix_fail_truncated(matrix->name, end, matrix->data_offset + bytes, err);
 }
 
 // Reads elements as stored, in the byte order of this machine.
@@ -124,7 +124,7 @@ static enum mmul_status check_integers(const struct mmul_matrix *matrix, const v
     const struct mmul_shape s = matrix->info.shape;
     int64_t limit = exact_limit(target);
     for (int64_t e = 0; e < count; e++) {
-        int64_t value = mmul_dtype_integer(matrix->info.stored, elements, e), at = first + e;
+        int64_t value = mmul_dtype_get_integer(matrix->info.stored, elements, e), at = first + e;
         if (value <= limit && value >= -limit)
             continue;
         int64_t row = at / s.cols, plane = row / s.rows;
@@ -151,7 +151,7 @@ static enum mmul_status convert_elements(struct mmul_matrix *matrix, const void 
     }
     if (to.dtype == MMUL_F64) {
         for (int64_t e = 0; e < count; e++)
-            doubles[e] = (double)mmul_dtype_integer(stored, elements, e);
+            doubles[e] = (double)mmul_dtype_get_integer(stored, elements, e);
         return MMUL_OK;
     }
     mmul_dtype_widen(stored, elements, count, to.at);
@@ -171,7 +171,7 @@ enum mmul_status mmul_matrix_read_run(struct mmul_matrix *matrix, int64_t first,
     int64_t capacity = BUFFER_BYTES / (int64_t)mmul_dtype_bytes(stored);
     int64_t target_bytes = (int64_t)mmul_dtype_bytes(target);
     for (int64_t done = 0; done < count;) {
-        int64_t now = mmul_smaller(capacity, count - done);
+        int64_t now = mmul_min(capacity, count - done);
         enum mmul_status status = read_stored_run(matrix, first + done, now, buffer, err);
         if (status == MMUL_OK)
             status =
@@ -271,9 +271,9 @@ static enum mmul_status gather_band(struct mmul_matrix *matrix, struct rectangle
             struct rectangle tile = {
                 .matrix = band.matrix,
                 .row = band.row + i,
-                .rows = mmul_smaller(TILE_ROWS, band.rows - i),
+                .rows = mmul_min(TILE_ROWS, band.rows - i),
                 .col = band.col + j,
-                .cols = mmul_smaller(TILE_COLS, band.cols - j),
+                .cols = mmul_min(TILE_COLS, band.cols - j),
             };
             enum mmul_status status = gather_tile(matrix, tile, target, dst_cols,
                                                   dst + (i * dst_cols + j) * target_bytes, err);
@@ -297,7 +297,7 @@ static enum mmul_status gather_region(struct mmul_matrix *matrix, struct mmul_re
             .row = region.row_begin + p / width,
             .rows = whole_rows ? left / width : 1,
             .col = region.col_begin + col,
-            .cols = whole_rows ? width : mmul_smaller(left, width - col),
+            .cols = whole_rows ? width : mmul_min(left, width - col),
         };
         char *dst = (char *)to.at + (p - begin) * (int64_t)mmul_dtype_bytes(to.dtype);
         enum mmul_status status = gather_band(matrix, band, to.dtype, width, dst, err);
@@ -318,7 +318,7 @@ static enum mmul_status read_region(struct mmul_matrix *matrix, struct mmul_regi
     if (matrix->fortran != NULL)
         return gather_region(matrix, region, begin, end, to, err);
     for (int64_t p = begin; p < end;) {
-        struct mmul_run run = mmul_run_at(shape, region, p, end);
+        struct mmul_run run = mmul_region_run_at(shape, region, p, end);
         enum mmul_status status = mmul_matrix_read_run(
             matrix, run.element, run.count, to.dtype,
             (char *)to.at + (p - begin) * (int64_t)mmul_dtype_bytes(to.dtype), err);
@@ -355,7 +355,7 @@ enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix, struct mmul
     if (matrix->info.stored == MMUL_F64 || mmul_dtype_is_integer(matrix->info.stored))
         return read_region(matrix, region, begin, end, (struct target){MMUL_F64, dst}, err);
     for (int64_t p = begin; p < end; p += CAPACITY) {
-        int64_t stop = mmul_smaller(p + CAPACITY, end);
+        int64_t stop = mmul_min(p + CAPACITY, end);
         enum mmul_status status = mmul_matrix_read_float(matrix, region, p, stop, values, err);
         if (status != MMUL_OK)
             return status;

@@ -46,7 +46,7 @@ static enum mmul_status fail_line(const struct mtx *mtx, const char *what, const
 static enum mmul_status skip_blanks(struct mtx *mtx, struct mmul_error *err) {
     enum mmul_status status;
     struct mmul_number_reader *reader = &mtx->reader;
-    while (mmul_number_reader_has(reader, &status, err) && *reader->at != '\n' &&
+    while (mmul_number_reader_has_byte(reader, &status, err) && *reader->at != '\n' &&
            word_ends[(unsigned char)*reader->at])
         reader->at++;
     return status;
@@ -57,7 +57,7 @@ static enum mmul_status read_word(struct mtx *mtx, const char **begin, const cha
                                   struct mmul_error *err) {
     enum mmul_status status = skip_blanks(mtx, err);
     if (status == MMUL_OK)
-        status = mmul_number_reader_find(&mtx->reader, word_ends, end, err);
+        status = mmul_number_reader_find_stop(&mtx->reader, word_ends, end, err);
     *begin = mtx->reader.at;
     mtx->reader.at = status == MMUL_OK ? *end : mtx->reader.at;
     return status;
@@ -324,7 +324,7 @@ enum mmul_status mmul_mtx_load(struct mmul_matrix *matrix, const unsigned char *
     if (status == MMUL_OK)
         status = mmul_mtx_decode(matrix->fd, matrix->name, &decoded, &matrix->info, err);
     if (status == MMUL_OK)
-        status = mmul_decoded_end(&decoded, matrix, err);
+        status = mmul_decoded_attach(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);
     matrix->info.file_bytes = file_bytes;
     return status;
@@ -348,7 +348,7 @@ enum mmul_status mmul_mtx_pack(const struct mmul_output *output, int to, struct 
         for (int64_t i = 0; status == MMUL_OK && i < s.rows; i++)
             status = mmul_number_writer_put(&writer, elements.all, i * s.cols + j, '\n', err);
     if (status == MMUL_OK)
-        status = mmul_number_writer_end(&writer, err);
+        status = mmul_number_writer_flush(&writer, err);
     mmul_number_writer_fini(&writer);
     mmul_elements_unmap(&elements);
     return status;

@@ -269,7 +269,7 @@ enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes,
         found.shape = (struct mmul_shape){1, 1, fields.sizes[0], fields.sizes[1]};
     else if (status == MMUL_OK)
         status =
-            mmul_shape_of_sizes(fields.sizes, fields.dimensions, name, ".npy", &found.shape, err);
+            mmul_shape_from_sizes(fields.sizes, fields.dimensions, name, ".npy", &found.shape, err);
     found.dimensions = fields.dimensions;
     found.fortran_order = fields.fortran_order;
     if (status == MMUL_OK)

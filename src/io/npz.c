@@ -37,9 +37,9 @@ static void describe_member(struct mmul_archive *archive, unsigned char *buffer,
     struct mmul_error ignored;
     struct mmul_archive_stream *stream = NULL;
     size_t length = 0;
-    if (mmul_archive_begin(archive, entry->member, "", &stream, &ignored) == MMUL_OK)
+    if (mmul_archive_open_member(archive, entry->member, "", &stream, &ignored) == MMUL_OK)
         length = read_header(stream, buffer);
-    mmul_archive_end(stream);
+    mmul_archive_close_member(stream);
     if (length > 0 && length <= (size_t)entry->bytes &&
         mmul_npy_describe(buffer, length, "", entry, &ignored) == MMUL_OK)
         entry->bytes -= (int64_t)length;
@@ -56,8 +56,8 @@ static bool is_npy_member(struct mmul_archive *archive, int64_t member, const ch
     const size_t length = strlen(file), end = sizeof ending - 1;
     const bool has_ending = length > end && strcmp(file + length - end, ending) == 0;
     *stem = has_ending ? length - end : length;
-    return has_ending ||
-           mmul_archive_begins_with(archive, member, mmul_npy_magic, (int)sizeof mmul_npy_magic);
+    return has_ending || mmul_archive_member_begins_with(archive, member, mmul_npy_magic,
+                                                         (int)sizeof mmul_npy_magic);
 }
 
 static enum mmul_status list_members(struct mmul_archive *archive, const char *name,
@@ -65,7 +65,7 @@ static enum mmul_status list_members(struct mmul_archive *archive, const char *n
                                      struct mmul_error *err) {
     for (int64_t m = 0; m < tensors->capacity; m++) {
         int64_t bytes = 0;
-        const char *file = mmul_archive_member(archive, m, &bytes);
+        const char *file = mmul_archive_member_name(archive, m, &bytes);
         size_t stem = 0;
         if (file == NULL || !is_npy_member(archive, m, file, &stem))
             continue;
@@ -90,7 +90,7 @@ bool mmul_npz_has_arrays(struct mmul_archive *archive) {
     for (int64_t m = 0; m < mmul_archive_count(archive); m++) {
         int64_t bytes;
         size_t stem;
-        const char *file = mmul_archive_member(archive, m, &bytes);
+        const char *file = mmul_archive_member_name(archive, m, &bytes);
         if (file != NULL && is_npy_member(archive, m, file, &stem))
             return true;
     }
@@ -137,7 +137,7 @@ static enum mmul_status copy_member(struct mmul_archive_stream *stream, const ch
                              "cannot read '%s': it is longer than the archive says, which is "
                              "%lld bytes",
                              name, (long long)expected);
-        if (mmul_decoded_add(to, buffer, (size_t)got, err) != MMUL_OK)
+        if (mmul_decoded_append(to, buffer, (size_t)got, err) != MMUL_OK)
             return err->status;
     }
     return MMUL_OK;
@@ -148,12 +148,12 @@ enum mmul_status mmul_npz_unpack(struct mmul_archive *archive, const char *name,
                                  struct mmul_error *err) {
     struct mmul_archive_stream *stream = NULL;
     int64_t bytes = 0;
-    enum mmul_status status = mmul_archive_begin(archive, entry->member, name, &stream, err);
+    enum mmul_status status = mmul_archive_open_member(archive, entry->member, name, &stream, err);
     if (status == MMUL_OK)
-        (void)mmul_archive_member(archive, entry->member, &bytes);
+        (void)mmul_archive_member_name(archive, entry->member, &bytes);
     if (status == MMUL_OK)
         status = copy_member(stream, name, bytes, to, err);
-    mmul_archive_end(stream);
+    mmul_archive_close_member(stream);
     return status;
 }
 
@@ -169,15 +169,16 @@ static enum mmul_status read_through(struct mmul_archive *archive, const char *f
     mmul_text_add(&name, "%s:%s", file, entry->name);
     enum mmul_status status =
         name.failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a name")
-                    : mmul_archive_begin(archive, entry->member, name.data, &stream, err);
+                    : mmul_archive_open_member(archive, entry->member, name.data, &stream, err);
     for (int64_t got = 1; status == MMUL_OK && got > 0;)
         status = mmul_archive_read(stream, buffer, sizeof buffer, &got, err);
-    mmul_archive_end(stream);
+    mmul_archive_close_member(stream);
     mmul_text_fini(&name);
     return status;
 }
 
-enum mmul_status mmul_npz_check(const struct mmul_tensors *tensors, struct mmul_error *err) {
+enum mmul_status mmul_npz_verify_checksums(const struct mmul_tensors *tensors,
+                                           struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int64_t i = 0; status == MMUL_OK && i < tensors->count; i++) {
         const struct mmul_tensor_entry *entry = &tensors->all[i];

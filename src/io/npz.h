@@ -24,4 +24,5 @@ enum mmul_status mmul_npz_unpack(struct mmul_archive *archive, const char *name,
 
 // Verifies the checksums of members with an element type that is not read, since a damaged header
 // can name such a type, too. Fails with MMUL_ERR_DATA.
-enum mmul_status mmul_npz_check(const struct mmul_tensors *tensors, struct mmul_error *err);
+enum mmul_status mmul_npz_verify_checksums(const struct mmul_tensors *tensors,
+                                           struct mmul_error *err);

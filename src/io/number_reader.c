@@ -32,7 +32,7 @@ void mmul_number_reader_fini(struct mmul_number_reader *reader) {
     mmul_free(reader->buffer);
 }
 
-enum mmul_status mmul_number_reader_more(struct mmul_number_reader *reader,
+enum mmul_status mmul_number_reader_fill(struct mmul_number_reader *reader,
                                          struct mmul_error *err) {
     const size_t kept = (size_t)(reader->end - reader->at);
     size_t got = 0;
@@ -51,17 +51,17 @@ enum mmul_status mmul_number_reader_more(struct mmul_number_reader *reader,
                : mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", reader->name);
 }
 
-bool mmul_number_reader_has(struct mmul_number_reader *reader, enum mmul_status *status,
-                            struct mmul_error *err) {
+bool mmul_number_reader_has_byte(struct mmul_number_reader *reader, enum mmul_status *status,
+                                 struct mmul_error *err) {
     *status = MMUL_OK;
     if (reader->at == reader->end && !reader->is_last)
-        *status = mmul_number_reader_more(reader, err);
+        *status = mmul_number_reader_fill(reader, err);
     return *status == MMUL_OK && reader->at < reader->end;
 }
 
-enum mmul_status mmul_number_reader_find(struct mmul_number_reader *reader,
-                                         const bool stops[static 256], const char **stop,
-                                         struct mmul_error *err) {
+enum mmul_status mmul_number_reader_find_stop(struct mmul_number_reader *reader,
+                                              const bool stops[static 256], const char **stop,
+                                              struct mmul_error *err) {
     const bool has_quotes = reader->at < reader->end && *reader->at == '"';
     bool is_quoted = false;
     for (size_t seen = 0;;) {
@@ -75,7 +75,7 @@ enum mmul_status mmul_number_reader_find(struct mmul_number_reader *reader,
         if (p < reader->end || reader->is_last)
             return MMUL_OK;
         seen = (size_t)(reader->end - reader->at);
-        if (mmul_number_reader_more(reader, err) != MMUL_OK)
+        if (mmul_number_reader_fill(reader, err) != MMUL_OK)
             return err->status;
     }
 }
@@ -83,7 +83,7 @@ enum mmul_status mmul_number_reader_find(struct mmul_number_reader *reader,
 enum mmul_status mmul_number_reader_skip_line(struct mmul_number_reader *reader,
                                               struct mmul_error *err) {
     enum mmul_status status;
-    while (mmul_number_reader_has(reader, &status, err)) {
+    while (mmul_number_reader_has_byte(reader, &status, err)) {
         const char *end = memchr(reader->at, '\n', (size_t)(reader->end - reader->at));
         reader->at = end != NULL ? end + 1 : reader->end;
         if (end != NULL)

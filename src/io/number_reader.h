@@ -23,19 +23,19 @@ void mmul_number_reader_fini(struct mmul_number_reader *reader);
 
 // Reads more bytes and keeps the unused ones: `at` and `end` move. Fails with MMUL_ERR_NO_INPUT,
 // and with MMUL_ERR_DATA if unused bytes fill the buffer (1 MiB).
-enum mmul_status mmul_number_reader_more(struct mmul_number_reader *reader, struct mmul_error *err);
+enum mmul_status mmul_number_reader_fill(struct mmul_number_reader *reader, struct mmul_error *err);
 
 // Returns true if there is a byte at `at`, and reads on to find out. False with *status MMUL_OK:
 // end of the file.
-bool mmul_number_reader_has(struct mmul_number_reader *reader, enum mmul_status *status,
-                            struct mmul_error *err);
+bool mmul_number_reader_has_byte(struct mmul_number_reader *reader, enum mmul_status *status,
+                                 struct mmul_error *err);
 
 // Sets *stop to the first byte from `at` on with `stops` true, or to the end of the file. If the
 // first byte is a double quote, stops inside quotes are ignored, but never the end of a line. Fails
-// as mmul_number_reader_more does.
-enum mmul_status mmul_number_reader_find(struct mmul_number_reader *reader,
-                                         const bool stops[static 256], const char **stop,
-                                         struct mmul_error *err);
+// as mmul_number_reader_fill does.
+enum mmul_status mmul_number_reader_find_stop(struct mmul_number_reader *reader,
+                                              const bool stops[static 256], const char **stop,
+                                              struct mmul_error *err);
 
 // Moves `at` behind the end of the line and increments `line`. Fails with MMUL_ERR_NO_INPUT.
 enum mmul_status mmul_number_reader_skip_line(struct mmul_number_reader *reader,

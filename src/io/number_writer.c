@@ -29,7 +29,8 @@ void mmul_number_writer_fini(struct mmul_number_writer *writer) {
     mmul_free(writer->buffer);
 }
 
-enum mmul_status mmul_number_writer_end(struct mmul_number_writer *writer, struct mmul_error *err) {
+enum mmul_status mmul_number_writer_flush(struct mmul_number_writer *writer,
+                                          struct mmul_error *err) {
     int errnum = mmul_pwrite_all(writer->fd, writer->buffer, writer->filled, writer->offset);
     writer->offset += (int64_t)writer->filled;
     writer->filled = 0;
@@ -42,10 +43,11 @@ static int format_element(enum mmul_dtype dtype, const void *elements, int64_t i
                           size_t room) {
     float narrow;
     if (mmul_dtype_is_integer(dtype))
-        return snprintf(text, room, "%lld", (long long)mmul_dtype_integer(dtype, elements, index));
+        return snprintf(text, room, "%lld",
+                        (long long)mmul_dtype_get_integer(dtype, elements, index));
     if (dtype == MMUL_F64)
         return snprintf(text, room, "%.17g", ((const double *)elements)[index]);
-    mmul_dtype_widen(dtype, mmul_dtype_ahead(dtype, elements, index), 1, &narrow);
+    mmul_dtype_widen(dtype, mmul_dtype_advance(dtype, elements, index), 1, &narrow);
     return snprintf(text, room, "%.9g", (double)narrow);
 }
 
@@ -55,7 +57,8 @@ enum mmul_status mmul_number_writer_put(struct mmul_number_writer *writer, const
     const int length = format_element(writer->dtype, elements, index, at, TEXT_MAX);
     at[length] = behind;
     writer->filled += (size_t)length + 1;
-    return writer->filled + TEXT_MAX < BUFFER_BYTES ? MMUL_OK : mmul_number_writer_end(writer, err);
+    return writer->filled + TEXT_MAX < BUFFER_BYTES ? MMUL_OK
+                                                    : mmul_number_writer_flush(writer, err);
 }
 
 enum mmul_status mmul_number_writer_put_text(struct mmul_number_writer *writer, const char *text,
@@ -63,7 +66,8 @@ enum mmul_status mmul_number_writer_put_text(struct mmul_number_writer *writer, 
     const size_t length = strnlen(text, TEXT_MAX);
     memcpy(writer->buffer + writer->filled, text, length);
     writer->filled += length;
-    return writer->filled + TEXT_MAX < BUFFER_BYTES ? MMUL_OK : mmul_number_writer_end(writer, err);
+    return writer->filled + TEXT_MAX < BUFFER_BYTES ? MMUL_OK
+                                                    : mmul_number_writer_flush(writer, err);
 }
 
 enum mmul_status mmul_elements_map(const struct mmul_output *output, struct mmul_elements *elements,

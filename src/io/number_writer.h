@@ -33,7 +33,8 @@ enum mmul_status mmul_number_writer_put_text(struct mmul_number_writer *writer, 
                                              struct mmul_error *err);
 
 // Writes the rest of the buffer to the file. Fails with MMUL_ERR_IO.
-enum mmul_status mmul_number_writer_end(struct mmul_number_writer *writer, struct mmul_error *err);
+enum mmul_status mmul_number_writer_flush(struct mmul_number_writer *writer,
+                                          struct mmul_error *err);
 
 // Maps the elements of an output for reading, so that they can be packed. Released with
 // mmul_elements_unmap. Fails with MMUL_ERR_IO and MMUL_ERR_SYSTEM.

@@ -18,7 +18,7 @@
 #include "io/output_path.h"
 #include "io/standard_stream.h"
 #include "io/transfer.h"
-#include "io/unfinished.h"
+#include "io/unfinished_files.h"
 #include "model/matrix.h"
 
 static enum mmul_status check_shape(const struct mmul_output_request *request,
@@ -38,7 +38,7 @@ static enum mmul_status create_unpacked_file(struct mmul_output *output,
                                              const struct mmul_format_row *row,
                                              struct mmul_error *err) {
     int fd = -1;
-    enum mmul_status status = mmul_nameless_file(&fd, err);
+    enum mmul_status status = mmul_unnamed_file_create(&fd, err);
     if (status != MMUL_OK)
         return status;
     output->packed = row;
@@ -75,7 +75,7 @@ static enum mmul_status join_shared_file(struct mmul_output *output, struct mmul
                          output->name, row->called);
     enum mmul_status status = make_owner(beside, row, err);
     if (status == MMUL_OK)
-        status = mmul_nameless_file(&output->fd, err);
+        status = mmul_unnamed_file_create(&output->fd, err);
     if (status != MMUL_OK)
         return status;
     struct mmul_output *last = output->owner = beside->owner;
@@ -105,13 +105,13 @@ static enum mmul_status create_file(struct mmul_output *output, const struct mmu
     if (status == MMUL_OK)
         status = mmul_copy_text(tensor, &output->tensor, err);
     if (status == MMUL_OK)
-        status = mmul_output_name_files(output, length, err);
+        status = mmul_output_choose_paths(output, length, err);
     if (status != MMUL_OK)
         return status;
     if (request->beside != NULL)
         status = join_shared_file(output, request->beside, row, err);
     else
-        status = mmul_output_open_part(output, request->inputs, request->input_count, err);
+        status = mmul_output_create_temporary(output, request->inputs, request->input_count, err);
     if (status == MMUL_OK && (row->is_packed || output->metadata != NULL) &&
         request->beside == NULL)
         status = create_unpacked_file(output, row, err);
@@ -163,15 +163,15 @@ enum mmul_status mmul_output_create(const struct mmul_output_request *request,
     const struct mmul_format_row *row = NULL;
     enum mmul_dtype dtype = MMUL_F32;
     struct mmul_output_request taken;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_output_request, request, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_output_request, request, &taken, err);
     if (status != MMUL_OK)
         return status;
     request = &taken;
-    status = mmul_format_of_output(request->path, request->format, &row, err);
+    status = mmul_format_choose_output(request->path, request->format, &row, err);
     if (status == MMUL_OK)
         status = check_shape(request, err);
     if (status == MMUL_OK) {
-        dtype = mmul_format_dtype(row, request->dtype);
+        dtype = mmul_format_storable_dtype(row, request->dtype);
         status = row->header(request, dtype, header, &header_bytes, err);
     }
     if (status == MMUL_OK)
@@ -252,9 +252,9 @@ static enum mmul_status publish_file(struct mmul_output *output, struct mmul_err
     if (status != MMUL_OK)
         return status;
     if (output->path == NULL)
-        return mmul_stream_send(output->fd, mmul_path_descriptor(output->name), err);
-    if (!mmul_unfinished_end(output->unfinished, true)) {
-        output->has_part = false;
+        return mmul_stream_copy_file(output->fd, mmul_path_descriptor(output->name), err);
+    if (!mmul_unfinished_remove(output->unfinished, true)) {
+        output->has_temporary_file = false;
         return mmul_fail(err, MMUL_ERR_STOPPED, "'%s' is not written: the run was stopped",
                          output->name);
     }
@@ -263,12 +263,12 @@ static enum mmul_status publish_file(struct mmul_output *output, struct mmul_err
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     if (rename(output->part, output->path) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
-    output->has_part = false;
+    output->has_temporary_file = false;
     return output->no_sync ? MMUL_OK : mmul_output_sync_folder(output, err);
 }
 
 static void discard_output(struct mmul_output *output) {
-    if (output->has_part && mmul_unfinished_end(output->unfinished, false))
+    if (output->has_temporary_file && mmul_unfinished_remove(output->unfinished, false))
         (void)unlink(output->part); // still locked, so it is ours
     if (output->fd >= 0)
         close(output->fd); // after fsync, or discarded: errors do not matter

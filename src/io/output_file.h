@@ -8,7 +8,7 @@
 #include "mpimatmul_local.h"
 
 struct mmul_format_row;
-struct mmul_unfinished;
+struct mmul_unfinished_file;
 
 struct mmul_output {
     struct mmul_shape shape;
@@ -26,15 +26,15 @@ struct mmul_output {
     // Owned: final name of the file, with symbolic links resolved. NULL: standard output.
     char *path;
     char *part; // owned, name of the temporary file; NULL: unnamed
-    bool has_part;
-    bool replaces;                      // a file existed under `path` at the start,
-    mode_t replaced_mode;               // with these permissions, which the new one gets
-    struct mmul_unfinished *unfinished; // entry in io/unfinished; NULL: none, or removed
-    bool took_over;                     // a killed run had left the temporary file
-    bool is_reserved;                   // the file system has reserved all its space
-    bool no_sync;                       // set by mmul_output_set_sync
-    bool is_finished;                   // mmul_output_finish: only the rename is left
-    int dimensions;                     // as requested; 0: by the shape
+    bool has_temporary_file;
+    bool replaces;                           // a file existed under `path` at the start,
+    mode_t replaced_mode;                    // with these permissions, which the new one gets
+    struct mmul_unfinished_file *unfinished; // entry in io/unfinished; NULL: none, or removed
+    bool removed_leftover;                   // a killed run had left the temporary file
+    bool is_reserved;                        // the file system has reserved all its space
+    bool no_sync;                            // set by mmul_output_set_sync
+    bool is_finished;                        // mmul_output_finish: only the rename is left
+    int dimensions;                          // as requested; 0: by the shape
     // Outputs that share a file. `owner` is the one with the temporary file, itself included; NULL:
     // alone in its file. `next` links the outputs from the owner on. In the owner: open_count
     // counts outputs neither committed nor destroyed, finished_count those of them that are
@@ -49,12 +49,12 @@ struct mmul_output {
 };
 
 // Returns true if the output stands for a future file, in plans.
-static inline bool mmul_output_is_expected(const struct mmul_output *output) {
+static inline bool mmul_output_is_planned(const struct mmul_output *output) {
     return output->fd < 0 && output->memory == NULL;
 }
 
 // Returns true if a commit would replace this matrix's file. For inputs opened after the output.
-bool mmul_output_replaces(const struct mmul_output *output, const struct mmul_matrix *matrix);
+bool mmul_output_would_replace(const struct mmul_output *output, const struct mmul_matrix *matrix);
 
 // Packs the elements, all written by now, and waits for the disk as commit does. Afterwards commit
 // needs no more space. In a file with several outputs the last call does the work. Fails as
@@ -62,8 +62,8 @@ bool mmul_output_replaces(const struct mmul_output *output, const struct mmul_ma
 enum mmul_status mmul_output_finish(struct mmul_output *output, struct mmul_error *err);
 
 // Returns true if commit will wait for a disk, so that starting write-back early helps.
-bool mmul_output_writes_back(const struct mmul_output *output);
+bool mmul_output_needs_write_back(const struct mmul_output *output);
 
 // Starts write-back of elements [begin, end), which are final. A hint. May block while the disk is
 // busy.
-void mmul_output_write_back(const struct mmul_output *output, int64_t begin, int64_t end);
+void mmul_output_start_write_back(const struct mmul_output *output, int64_t begin, int64_t end);

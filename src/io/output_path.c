@@ -22,7 +22,7 @@
 #include "io/lock_holder.h"
 #include "io/matrix_file.h"
 #include "io/standard_stream.h"
-#include "io/unfinished.h"
+#include "io/unfinished_files.h"
 #include "model/dtype.h"
 
 static enum mmul_status fail_create(const struct mmul_output *output, int errnum,
@@ -48,8 +48,8 @@ static enum mmul_status resolve_link(const char *given, char **path, struct mmul
     return status;
 }
 
-enum mmul_status mmul_output_name_files(struct mmul_output *output, size_t file_length,
-                                        struct mmul_error *err) {
+enum mmul_status mmul_output_choose_paths(struct mmul_output *output, size_t file_length,
+                                          struct mmul_error *err) {
     struct stat found;
     struct mmul_text part = {0};
     char *file = NULL;
@@ -72,7 +72,7 @@ enum mmul_status mmul_output_name_files(struct mmul_output *output, size_t file_
     }
     output->replaces = exists;
     output->replaced_mode = exists ? found.st_mode & 0777 : 0;
-    mmul_text_add_beside(&part, output->path, ".part");
+    mmul_text_add_sibling_path(&part, output->path, ".part");
     if (part.failed)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
     output->part = part.data; // ownership passes on
@@ -86,7 +86,7 @@ static bool is_input(const struct stat *file, struct mmul_matrix *const *inputs,
     return false;
 }
 
-bool mmul_output_replaces(const struct mmul_output *output, const struct mmul_matrix *matrix) {
+bool mmul_output_would_replace(const struct mmul_output *output, const struct mmul_matrix *matrix) {
     struct stat found;
     return output->path != NULL && stat(output->path, &found) == 0 &&
            mmul_matrix_is_file(matrix, &found);
@@ -180,7 +180,7 @@ static enum mmul_status remove_leftover(struct mmul_output *output,
         status = check_leftover(output, &left, err);
         if (status == MMUL_OK && unlink(output->part) != 0 && errno != ENOENT)
             status = fail_create(output, errno, err);
-        output->took_over |= status == MMUL_OK && left.st_size > 0;
+        output->removed_leftover |= status == MMUL_OK && left.st_size > 0;
     }
     close(fd);
     return status;
@@ -228,30 +228,30 @@ static enum mmul_status create_temporary(struct mmul_output *output,
         if (is_held && (holder.pid == getpid() || mmul_clock_now() > deadline))
             return fail_locked(output, &holder, err);
         if (is_held)
-            mmul_clock_nap(0.01);
+            mmul_clock_sleep(0.01);
         else
             tries++;
     }
     return fail_create(output, EBUSY, err);
 }
 
-enum mmul_status mmul_output_open_part(struct mmul_output *output,
-                                       struct mmul_matrix *const *inputs, int input_count,
-                                       struct mmul_error *err) {
+enum mmul_status mmul_output_create_temporary(struct mmul_output *output,
+                                              struct mmul_matrix *const *inputs, int input_count,
+                                              struct mmul_error *err) {
     struct stat found;
     int fd = -1;
     if (output->path == NULL)
-        return mmul_nameless_file(&output->fd, err);
+        return mmul_unnamed_file_create(&output->fd, err);
     if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count))
         return fail_input(output, err);
-    mmul_unfinished_enter();
+    mmul_unfinished_begin_creation();
     enum mmul_status status = create_temporary(output, inputs, input_count, &fd, err);
     if (status == MMUL_OK) {
         output->fd = fd;
-        output->has_part = true;
-        status = mmul_unfinished_begin(output->part, &output->unfinished, err);
+        output->has_temporary_file = true;
+        status = mmul_unfinished_add(output->part, &output->unfinished, err);
     }
-    mmul_unfinished_leave();
+    mmul_unfinished_end_creation();
     return status;
 }
 
@@ -297,7 +297,7 @@ enum mmul_status mmul_output_reserve(struct mmul_output *output, int64_t bytes,
     return fail_space(output, bytes, errno, err);
 }
 
-bool mmul_output_writes_back(const struct mmul_output *output) {
+bool mmul_output_needs_write_back(const struct mmul_output *output) {
     struct statfs found;
     if (output->fd < 0 || output->path == NULL || output->no_sync ||
         fstatfs(output->fd, &found) != 0)
@@ -305,7 +305,7 @@ bool mmul_output_writes_back(const struct mmul_output *output) {
     return found.f_type != TMPFS_MAGIC && found.f_type != RAMFS_MAGIC;
 }
 
-void mmul_output_write_back(const struct mmul_output *output, int64_t begin, int64_t end) {
+void mmul_output_start_write_back(const struct mmul_output *output, int64_t begin, int64_t end) {
     int64_t each = (int64_t)mmul_dtype_bytes(output->dtype);
     (void)sync_file_range(output->fd, output->data_offset + begin * each, (end - begin) * each,
                           SYNC_FILE_RANGE_WRITE);

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "io/output_file.h"
-#include "io/runs.h"
+#include "io/region_runs.h"
 #include "io/transfer.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
@@ -19,7 +19,7 @@ static enum mmul_status write_run(struct mmul_output *output, int64_t first, int
                                   const void *src, struct mmul_error *err) {
     int64_t bytes_each = (int64_t)mmul_dtype_bytes(output->dtype);
     size_t bytes = (size_t)(count * bytes_each);
-    if (mmul_output_is_expected(output))
+    if (mmul_output_is_planned(output))
         return mmul_fail(err, MMUL_ERR_IO, "cannot write what is there for plans alone");
     if (output->fd < 0) {
         memcpy(output->memory + first * bytes_each, src, bytes);
@@ -87,7 +87,7 @@ enum mmul_status mmul_output_write(struct mmul_output *output, struct mmul_regio
     int64_t bytes_each = (int64_t)mmul_dtype_bytes(output->dtype);
     assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
     for (int64_t p = begin; p < end;) {
-        struct mmul_run run = mmul_run_at(output->shape, region, p, end);
+        struct mmul_run run = mmul_region_run_at(output->shape, region, p, end);
         enum mmul_status status = write_run(output, run.element, run.count,
                                             (const char *)src + (p - begin) * bytes_each, err);
         if (status != MMUL_OK)
@@ -104,7 +104,7 @@ enum mmul_status mmul_output_write_float(struct mmul_output *output, struct mmul
         return mmul_output_write(output, region, begin, end, src, err);
     assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
     for (int64_t p = begin; p < end;) {
-        struct mmul_run run = mmul_run_at(output->shape, region, p, end);
+        struct mmul_run run = mmul_region_run_at(output->shape, region, p, end);
         enum mmul_status status =
             write_narrowed_floats(output, run.element, run.count, src + (p - begin), err);
         if (status != MMUL_OK)
@@ -122,7 +122,7 @@ enum mmul_status mmul_output_write_double(struct mmul_output *output, struct mmu
     assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
     enum mmul_status status = MMUL_OK;
     for (int64_t p = begin; status == MMUL_OK && p < end;) {
-        struct mmul_run run = mmul_run_at(output->shape, region, p, end);
+        struct mmul_run run = mmul_region_run_at(output->shape, region, p, end);
         status = write_narrowed_doubles(output, run.element, run.count, src + (p - begin), err);
         p += run.count;
     }

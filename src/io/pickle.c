@@ -60,7 +60,7 @@ static enum mmul_status read_text(struct mmul_pickle_machine *m, enum mmul_pickl
 
 static enum mmul_status push_integer(struct mmul_pickle_machine *m, int64_t whole) {
     return mmul_pickle_push_new(m,
-                                (struct mmul_pickle_value){.kind = PICKLE_WHOLE, .whole = whole});
+                                (struct mmul_pickle_value){.kind = PICKLE_INTEGER, .whole = whole});
 }
 
 static enum mmul_status push_bool(struct mmul_pickle_machine *m, bool is_true) {
@@ -167,19 +167,19 @@ static enum mmul_status execute_value(struct mmul_pickle_machine *m, unsigned ch
     case 0x87:
         return mmul_pickle_make_tuple(m, opcode - 0x84, false);
     case 't':
-        return mmul_pickle_make_tuple(m, mmul_pickle_above_mark(m), true);
+        return mmul_pickle_make_tuple(m, mmul_pickle_count_above_mark(m), true);
     case 'a': // APPEND
-        return mmul_pickle_fill(m, PICKLE_LIST, 1, false);
+        return mmul_pickle_add_items(m, PICKLE_LIST, 1, false);
     case 'e': // APPENDS
-        return mmul_pickle_fill(m, PICKLE_LIST, mmul_pickle_above_mark(m), true);
+        return mmul_pickle_add_items(m, PICKLE_LIST, mmul_pickle_count_above_mark(m), true);
     case 's': // SETITEM
-        return mmul_pickle_fill(m, PICKLE_DICT, 2, false);
+        return mmul_pickle_add_items(m, PICKLE_DICT, 2, false);
     case 'u': // SETITEMS
-        return mmul_pickle_fill(m, PICKLE_DICT, mmul_pickle_above_mark(m), true);
+        return mmul_pickle_add_items(m, PICKLE_DICT, mmul_pickle_count_above_mark(m), true);
     case 0x90: // ADDITEMS
-        return mmul_pickle_fill(m, PICKLE_SET, mmul_pickle_above_mark(m), true);
+        return mmul_pickle_add_items(m, PICKLE_SET, mmul_pickle_count_above_mark(m), true);
     case 0x91: { // FROZENSET
-        const int64_t count = mmul_pickle_above_mark(m);
+        const int64_t count = mmul_pickle_count_above_mark(m);
         return drop_values(m, count < 0 ? count : count + 1) == MMUL_OK
                    ? mmul_pickle_push_kind(m, PICKLE_SET)
                    : m->err->status;
@@ -238,7 +238,7 @@ static enum mmul_status execute_opcode(struct mmul_pickle_machine *m, unsigned c
     case '0': // POP
         return mmul_pickle_pop(m) != NULL ? MMUL_OK : m->err->status;
     case '1': { // POP_MARK
-        const int64_t count = mmul_pickle_above_mark(m);
+        const int64_t count = mmul_pickle_count_above_mark(m);
         return drop_values(m, count < 0 ? count : count + 1);
     }
     case '2': // DUP
@@ -251,7 +251,7 @@ static enum mmul_status execute_opcode(struct mmul_pickle_machine *m, unsigned c
     case 0x93:
         return pop_global(m);
     case 'Q': // BINPERSID
-        return mmul_pickle_take_persistent(m);
+        return mmul_pickle_load_persistent(m);
     case 'R':  // REDUCE
     case 0x81: // NEWOBJ
         return mmul_pickle_reduce(m, 1);
@@ -324,7 +324,7 @@ enum mmul_status mmul_pickle_parse(const unsigned char *bytes, size_t count, con
     *pickle = (struct mmul_pickle){.count = 0};
     enum mmul_status status = execute_pickle(&m, &root);
     if (status == MMUL_OK)
-        status = mmul_pickle_walk(&m, root, pickle);
+        status = mmul_pickle_find_tensors(&m, root, pickle);
     if (status == MMUL_OK)
         status = list_storages(&m, pickle);
     if (status == MMUL_OK)

@@ -8,7 +8,7 @@
 
 enum mmul_pickle_kind {
     PICKLE_OTHER, // None, a float, a truth value (in `whole`)
-    PICKLE_WHOLE,
+    PICKLE_INTEGER,
     PICKLE_TEXT,
     PICKLE_BYTES,
     PICKLE_TUPLE,
@@ -34,14 +34,14 @@ struct mmul_pickle_value {
     int64_t offset;            // first element, of a storage that is part of another
     const unsigned char *text; // content of a text, bytes, dtype; key of a storage; `length` bytes
     int length;
-    bool is_latin1; // bytes that are written as text
-    bool is_seen;   // object already walked
-    bool is_open;   // container on the current path of the walk
+    bool is_latin1;     // bytes that are written as text
+    bool is_seen;       // object already walked
+    bool has_open_type; // container on the current path of the walk
 };
 
-// Special keys of items. PICKLE_PLACE: an item of a list or tuple, found by its index.
+// Special keys of items. PICKLE_INDEX: an item of a list or tuple, found by its index.
 // PICKLE_STATE: the state of an object.
-enum { PICKLE_PLACE = -1, PICKLE_STATE = -2 };
+enum { PICKLE_INDEX = -1, PICKLE_STATE = -2 };
 
 struct mmul_pickle_item {
     int key;         // a value, or one of the above
@@ -94,7 +94,7 @@ enum mmul_status mmul_pickle_append(struct mmul_pickle_machine *m, int container
                                     int value);
 
 // Counts the values above the last mark. -1: there is no mark. The error is set then.
-int64_t mmul_pickle_above_mark(struct mmul_pickle_machine *m);
+int64_t mmul_pickle_count_above_mark(struct mmul_pickle_machine *m);
 
 // Take the last `count` values from the stack, and the mark below them if has_mark. make_tuple
 // pushes a tuple of them. fill adds them as items to the value below: a list, a dict (key and value
@@ -102,8 +102,8 @@ int64_t mmul_pickle_above_mark(struct mmul_pickle_machine *m);
 // already set.
 enum mmul_status mmul_pickle_make_tuple(struct mmul_pickle_machine *m, int64_t count,
                                         bool has_mark);
-enum mmul_status mmul_pickle_fill(struct mmul_pickle_machine *m, enum mmul_pickle_kind kind,
-                                  int64_t count, bool has_mark);
+enum mmul_status mmul_pickle_add_items(struct mmul_pickle_machine *m, enum mmul_pickle_kind kind,
+                                       int64_t count, bool has_mark);
 
 enum mmul_status mmul_pickle_memo_put(struct mmul_pickle_machine *m, uint32_t index);
 enum mmul_status mmul_pickle_memo_get(struct mmul_pickle_machine *m, uint32_t index);
@@ -111,12 +111,12 @@ enum mmul_status mmul_pickle_memo_get(struct mmul_pickle_machine *m, uint32_t in
 // Returns item `index` of a tuple or list, NULL if there is none.
 struct mmul_pickle_value *mmul_pickle_item(const struct mmul_pickle_machine *m,
                                            const struct mmul_pickle_value *tuple, int index);
-bool mmul_pickle_is(const struct mmul_pickle_value *value, enum mmul_pickle_kind kind);
+bool mmul_pickle_has_kind(const struct mmul_pickle_value *value, enum mmul_pickle_kind kind);
 bool mmul_pickle_is_text(const struct mmul_pickle_value *value, const char *text);
 
 // Reads whole numbers >= 0 from a tuple of at most MMUL_TENSOR_DIMENSIONS items. Returns false if
 // any item is something else.
-bool mmul_pickle_take_sizes(const struct mmul_pickle_machine *m,
+bool mmul_pickle_read_sizes(const struct mmul_pickle_machine *m,
                             const struct mmul_pickle_value *tuple, int64_t *sizes);
 
 // Pushes a tensor on the stack. Fails with MMUL_ERR_SYSTEM.
@@ -136,7 +136,7 @@ enum mmul_status mmul_pickle_add_class(struct mmul_pickle_machine *m,
 
 // Execute the opcodes BINPERSID; REDUCE, NEWOBJ and NEWOBJ_EX, which has two `arguments`; and
 // BUILD.
-enum mmul_status mmul_pickle_take_persistent(struct mmul_pickle_machine *m);
+enum mmul_status mmul_pickle_load_persistent(struct mmul_pickle_machine *m);
 enum mmul_status mmul_pickle_reduce(struct mmul_pickle_machine *m, int arguments);
 enum mmul_status mmul_pickle_build(struct mmul_pickle_machine *m);
 
@@ -159,5 +159,5 @@ enum mmul_status mmul_pickle_push_buffer(struct mmul_pickle_machine *m,
 // -------------------------------------------------------------------------- pickle_walk.c: tensors
 
 // Collects the tensors reachable from the value `root`, and the objects without any, in *pickle.
-enum mmul_status mmul_pickle_walk(struct mmul_pickle_machine *m, int root,
-                                  struct mmul_pickle *pickle);
+enum mmul_status mmul_pickle_find_tensors(struct mmul_pickle_machine *m, int root,
+                                          struct mmul_pickle *pickle);

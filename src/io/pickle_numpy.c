@@ -17,7 +17,7 @@ static const unsigned char records[] = "records";
 enum mmul_status mmul_pickle_push_dtype(struct mmul_pickle_machine *m,
                                         const struct mmul_pickle_value *arguments) {
     const struct mmul_pickle_value *type = mmul_pickle_item(m, arguments, 0);
-    if (!mmul_pickle_is(type, PICKLE_TEXT)) // a class stands for records
+    if (!mmul_pickle_has_kind(type, PICKLE_TEXT)) // a class stands for records
         return mmul_pickle_push_new(m, (struct mmul_pickle_value){.kind = PICKLE_DTYPE,
                                                                   .whole = '|',
                                                                   .text = records,
@@ -32,7 +32,7 @@ void mmul_pickle_build_dtype(struct mmul_pickle_machine *m, struct mmul_pickle_v
                              const struct mmul_pickle_value *state) {
     const struct mmul_pickle_value *order =
         state->kind == PICKLE_TUPLE ? mmul_pickle_item(m, state, 1) : NULL;
-    if (mmul_pickle_is(order, PICKLE_TEXT) && order->length == 1)
+    if (mmul_pickle_has_kind(order, PICKLE_TEXT) && order->length == 1)
         dtype->whole = order->text[0];
 }
 
@@ -93,12 +93,13 @@ static enum mmul_status describe_array(struct mmul_pickle_machine *m,
                                        struct mmul_pickle_tensor *made) {
     int64_t count = 0, bytes = 0;
     *made = (struct mmul_pickle_tensor){.name = NULL};
-    if (!mmul_pickle_is(parts->shape, PICKLE_TUPLE) ||
-        !mmul_pickle_is(parts->dtype, PICKLE_DTYPE) || !mmul_pickle_is(parts->data, PICKLE_BYTES))
+    if (!mmul_pickle_has_kind(parts->shape, PICKLE_TUPLE) ||
+        !mmul_pickle_has_kind(parts->dtype, PICKLE_DTYPE) ||
+        !mmul_pickle_has_kind(parts->data, PICKLE_BYTES))
         return mmul_pickle_fail(m, "has an array without sizes, type and elements");
     if (parts->shape->count > MMUL_TENSOR_DIMENSIONS)
         return mmul_pickle_fail(m, "has an array of more than 8 dimensions");
-    if (!mmul_pickle_take_sizes(m, parts->shape, made->sizes))
+    if (!mmul_pickle_read_sizes(m, parts->shape, made->sizes))
         return mmul_pickle_fail(m, "has an array whose sizes are no whole numbers");
     made->dimensions = parts->shape->count;
     set_type(made, parts->dtype);
@@ -129,7 +130,7 @@ enum mmul_status mmul_pickle_build_array(struct mmul_pickle_machine *m, int arra
                                       .dtype = mmul_pickle_item(m, state, 2),
                                       .data = mmul_pickle_item(m, state, 4),
                                       .is_fortran = is_fortran->whole != 0};
-    if (mmul_pickle_is(parts.data, PICKLE_LIST)) {
+    if (mmul_pickle_has_kind(parts.data, PICKLE_LIST)) {
         const int data_at = (int)(parts.data - m->values);
         int64_t class = 0;
         enum mmul_status status =

@@ -100,7 +100,7 @@ static bool is_named(struct mmul_pickle_text text, const char *name) {
 }
 
 static bool is_global(const struct mmul_pickle_value *value, enum global global) {
-    return mmul_pickle_is(value, PICKLE_GLOBAL) && globals[value->whole].global == global;
+    return mmul_pickle_has_kind(value, PICKLE_GLOBAL) && globals[value->whole].global == global;
 }
 
 enum mmul_status mmul_pickle_add_class(struct mmul_pickle_machine *m,
@@ -141,12 +141,12 @@ static enum mmul_status push_storage(struct mmul_pickle_machine *m,
     const struct mmul_pickle_value *type = mmul_pickle_item(m, id, 1),
                                    *key = mmul_pickle_item(m, id, 2),
                                    *view = mmul_pickle_item(m, id, 5), *first = NULL;
-    if (mmul_pickle_is(view, PICKLE_TUPLE))
+    if (mmul_pickle_has_kind(view, PICKLE_TUPLE))
         first = mmul_pickle_item(m, view, 1);
     if ((id->count != 5 && id->count != 6) || !is_global(type, STORAGE_TYPE) ||
-        !mmul_pickle_is(key, PICKLE_TEXT) ||
-        (mmul_pickle_is(view, PICKLE_TUPLE) &&
-         (!mmul_pickle_is(first, PICKLE_WHOLE) || first->whole < 0)))
+        !mmul_pickle_has_kind(key, PICKLE_TEXT) ||
+        (mmul_pickle_has_kind(view, PICKLE_TUPLE) &&
+         (!mmul_pickle_has_kind(first, PICKLE_INTEGER) || first->whole < 0)))
         return mmul_pickle_fail(m, "has a persistent id that is no storage");
     return mmul_pickle_push_new(
         m, (struct mmul_pickle_value){.kind = PICKLE_STORAGE,
@@ -156,7 +156,7 @@ static enum mmul_status push_storage(struct mmul_pickle_machine *m,
                                       .length = key->length});
 }
 
-enum mmul_status mmul_pickle_take_persistent(struct mmul_pickle_machine *m) {
+enum mmul_status mmul_pickle_load_persistent(struct mmul_pickle_machine *m) {
     const struct mmul_pickle_value *id = mmul_pickle_pop(m);
     if (id == NULL)
         return m->err->status;
@@ -164,7 +164,7 @@ enum mmul_status mmul_pickle_take_persistent(struct mmul_pickle_machine *m) {
         id->kind == PICKLE_TUPLE ? mmul_pickle_item(m, id, 0) : NULL;
     // The older form stores classes of modules together with their source.
     if (mmul_pickle_is_text(word, "module") &&
-        mmul_pickle_is(mmul_pickle_item(m, id, 1), PICKLE_CLASS))
+        mmul_pickle_has_kind(mmul_pickle_item(m, id, 1), PICKLE_CLASS))
         return mmul_pickle_push(m, m->items[m->items[id->first].next].value);
     if (mmul_pickle_is_text(word, "storage"))
         return push_storage(m, id);
@@ -176,8 +176,8 @@ enum mmul_status mmul_pickle_take_persistent(struct mmul_pickle_machine *m) {
 static enum mmul_status push_unreadable_tensor(struct mmul_pickle_machine *m, const char *type,
                                                const struct mmul_pickle_value *sizes) {
     struct mmul_pickle_tensor made = {.name = NULL};
-    if (!mmul_pickle_is(sizes, PICKLE_TUPLE) || sizes->count > MMUL_TENSOR_DIMENSIONS ||
-        !mmul_pickle_take_sizes(m, sizes, made.sizes))
+    if (!mmul_pickle_has_kind(sizes, PICKLE_TUPLE) || sizes->count > MMUL_TENSOR_DIMENSIONS ||
+        !mmul_pickle_read_sizes(m, sizes, made.sizes))
         return mmul_pickle_fail(m, "has a tensor without sizes");
     mmul_text_copy(made.type, sizeof made.type, type);
     made.dimensions = sizes->count;
@@ -189,8 +189,8 @@ static enum mmul_status push_unreadable_tensor(struct mmul_pickle_machine *m, co
 static enum mmul_status push_sparse(struct mmul_pickle_machine *m,
                                     const struct mmul_pickle_value *arguments) {
     const struct mmul_pickle_value *parts = mmul_pickle_item(m, arguments, 1), *sizes = NULL;
-    for (int p = 0; mmul_pickle_is(parts, PICKLE_TUPLE) && p < parts->count && p < 4; p++)
-        if (mmul_pickle_is(mmul_pickle_item(m, parts, p), PICKLE_TUPLE))
+    for (int p = 0; mmul_pickle_has_kind(parts, PICKLE_TUPLE) && p < parts->count && p < 4; p++)
+        if (mmul_pickle_has_kind(mmul_pickle_item(m, parts, p), PICKLE_TUPLE))
             sizes = mmul_pickle_item(m, parts, p);
     return push_unreadable_tensor(m, "sparse", sizes);
 }
@@ -209,20 +209,21 @@ static enum mmul_status push_tensor(struct mmul_pickle_machine *m,
                                    *metadata =
                                        mmul_pickle_item(m, arguments, version == TENSOR_3 ? 7 : 6);
     struct mmul_pickle_tensor made = {.name = NULL};
-    if (!mmul_pickle_is(storage, PICKLE_STORAGE) || !mmul_pickle_is(first, PICKLE_WHOLE) ||
-        first->whole < 0 || !mmul_pickle_is(sizes, PICKLE_TUPLE) ||
-        !mmul_pickle_is(strides, PICKLE_TUPLE) || sizes->count != strides->count ||
+    if (!mmul_pickle_has_kind(storage, PICKLE_STORAGE) ||
+        !mmul_pickle_has_kind(first, PICKLE_INTEGER) || first->whole < 0 ||
+        !mmul_pickle_has_kind(sizes, PICKLE_TUPLE) ||
+        !mmul_pickle_has_kind(strides, PICKLE_TUPLE) || sizes->count != strides->count ||
         (version == TENSOR_3 && !is_global(type, ELEMENT_TYPE)) ||
         __builtin_add_overflow(first->whole, storage->offset, &made.first))
         return mmul_pickle_fail(m, "has a tensor without storage, sizes and strides");
     if (sizes->count > MMUL_TENSOR_DIMENSIONS)
         return mmul_pickle_fail(m, "has a tensor of more than 8 dimensions");
-    if (!mmul_pickle_take_sizes(m, sizes, made.sizes) ||
-        !mmul_pickle_take_sizes(m, strides, made.strides))
+    if (!mmul_pickle_read_sizes(m, sizes, made.sizes) ||
+        !mmul_pickle_read_sizes(m, strides, made.strides))
         return mmul_pickle_fail(m, "has a tensor whose sizes are no whole numbers");
     const struct global_row *row = &globals[type != NULL ? type->whole : storage->whole];
     // Elements that are to be negated or conjugated are not read.
-    const bool is_view = version != QUANTISED && mmul_pickle_is(metadata, PICKLE_DICT) &&
+    const bool is_view = version != QUANTISED && mmul_pickle_has_kind(metadata, PICKLE_DICT) &&
                          metadata->count > 0 && row->is_readable;
     made.storage = (const char *)storage->text;
     made.storage_length = storage->length;
@@ -244,7 +245,7 @@ static enum mmul_status push_ordered(struct mmul_pickle_machine *m,
                                      const struct mmul_pickle_value *arguments) {
     const struct mmul_pickle_value *pairs =
         arguments->count > 0 ? mmul_pickle_item(m, arguments, 0) : NULL;
-    const bool has_pairs = mmul_pickle_is(pairs, PICKLE_LIST);
+    const bool has_pairs = mmul_pickle_has_kind(pairs, PICKLE_LIST);
     if (arguments->count > has_pairs)
         return mmul_pickle_fail(m, "makes an OrderedDict of something");
     int item = has_pairs ? pairs->first : -1;
@@ -264,7 +265,7 @@ static enum mmul_status push_ordered(struct mmul_pickle_machine *m,
 static enum mmul_status push_bytes(struct mmul_pickle_machine *m,
                                    const struct mmul_pickle_value *arguments, bool is_encoded) {
     const struct mmul_pickle_value *text = is_encoded ? mmul_pickle_item(m, arguments, 0) : NULL;
-    if (!is_encoded || !mmul_pickle_is(text, PICKLE_TEXT) ||
+    if (!is_encoded || !mmul_pickle_has_kind(text, PICKLE_TEXT) ||
         !mmul_pickle_is_text(mmul_pickle_item(m, arguments, 1), "latin1"))
         return mmul_pickle_push_kind(m, is_encoded ? PICKLE_OTHER : PICKLE_BYTES);
     return mmul_pickle_push_new(m, (struct mmul_pickle_value){.kind = PICKLE_BYTES,
@@ -290,7 +291,7 @@ static enum mmul_status push_object(struct mmul_pickle_machine *m, int callee_at
     int item = m->values[arguments_at].count > 0 ? m->values[arguments_at].first : -1;
     for (; status == MMUL_OK && item >= 0; item = m->items[item].next)
         status =
-            mmul_pickle_append(m, m->stack[m->stack_count - 1], PICKLE_PLACE, m->items[item].value);
+            mmul_pickle_append(m, m->stack[m->stack_count - 1], PICKLE_INDEX, m->items[item].value);
     return status;
 }
 
@@ -314,11 +315,12 @@ static enum mmul_status call_global(struct mmul_pickle_machine *m, int callee_at
         return push_bytes(m, arguments, global == ENCODE);
     case RECONSTRUCTOR:
         return push_object(
-            m, mmul_pickle_is(first, PICKLE_CLASS) ? (int)(first - m->values) : callee_at,
+            m, mmul_pickle_has_kind(first, PICKLE_CLASS) ? (int)(first - m->values) : callee_at,
             arguments_at);
     case SIZE: // a tuple
-        return mmul_pickle_is(first, PICKLE_TUPLE) ? mmul_pickle_push(m, (int)(first - m->values))
-                                                   : push_object(m, callee_at, arguments_at);
+        return mmul_pickle_has_kind(first, PICKLE_TUPLE)
+                   ? mmul_pickle_push(m, (int)(first - m->values))
+                   : push_object(m, callee_at, arguments_at);
     case TENSOR_2:
     case TENSOR_3:
     case QUANTISED:
@@ -328,7 +330,7 @@ static enum mmul_status call_global(struct mmul_pickle_machine *m, int callee_at
     case META:
         return push_unreadable_tensor(m, "meta", mmul_pickle_item(m, arguments, 1));
     case PARAMETER:
-        return mmul_pickle_is(first, PICKLE_TENSOR)
+        return mmul_pickle_has_kind(first, PICKLE_TENSOR)
                    ? mmul_pickle_push(m, (int)(first - m->values))
                    : mmul_pickle_fail(m, "has a parameter that is no tensor");
     case NUMPY_ARRAY:
@@ -349,9 +351,9 @@ static enum mmul_status call_typed_tensor(struct mmul_pickle_machine *m, int cal
     const struct mmul_pickle_value *arguments = &m->values[arguments_at],
                                    *function = mmul_pickle_item(m, arguments, 0),
                                    *given = mmul_pickle_item(m, arguments, 2);
-    const bool is_known = mmul_pickle_is(function, PICKLE_GLOBAL) &&
+    const bool is_known = mmul_pickle_has_kind(function, PICKLE_GLOBAL) &&
                           globals[function->whole].global != TENSOR_TYPED &&
-                          mmul_pickle_is(given, PICKLE_TUPLE);
+                          mmul_pickle_has_kind(given, PICKLE_TUPLE);
     return is_known ? call_global(m, (int)(function - m->values), (int)(given - m->values))
                     : push_object(m, callee_at, arguments_at);
 }
@@ -392,7 +394,7 @@ enum mmul_status mmul_pickle_build(struct mmul_pickle_machine *m) {
         mmul_pickle_build_dtype(m, object, &m->values[state_at]);
         return MMUL_OK;
     case PICKLE_OTHER:
-    case PICKLE_WHOLE:
+    case PICKLE_INTEGER:
     case PICKLE_TEXT:
     case PICKLE_BYTES:
         return mmul_pickle_fail(m, "sets attributes of what is no object");

@@ -105,7 +105,7 @@ enum mmul_status mmul_pickle_append(struct mmul_pickle_machine *m, int container
     return MMUL_OK;
 }
 
-int64_t mmul_pickle_above_mark(struct mmul_pickle_machine *m) {
+int64_t mmul_pickle_count_above_mark(struct mmul_pickle_machine *m) {
     int64_t at = m->stack_count - 1;
     while (at >= 0 && m->values[m->stack[at]].kind != PICKLE_MARK)
         at--;
@@ -120,7 +120,7 @@ static enum mmul_status move_items(struct mmul_pickle_machine *m, int container,
     enum mmul_status status = MMUL_OK;
     const int64_t first = m->stack_count - count;
     for (int64_t i = 0; status == MMUL_OK && i < count; i += 1 + are_pairs)
-        status = mmul_pickle_append(m, container, are_pairs ? m->stack[first + i] : PICKLE_PLACE,
+        status = mmul_pickle_append(m, container, are_pairs ? m->stack[first + i] : PICKLE_INDEX,
                                     m->stack[first + i + are_pairs]);
     m->stack_count = first;
     return status;
@@ -148,8 +148,8 @@ enum mmul_status mmul_pickle_make_tuple(struct mmul_pickle_machine *m, int64_t c
     return status == MMUL_OK ? mmul_pickle_push(m, tuple) : status;
 }
 
-enum mmul_status mmul_pickle_fill(struct mmul_pickle_machine *m, enum mmul_pickle_kind kind,
-                                  int64_t count, bool has_mark) {
+enum mmul_status mmul_pickle_add_items(struct mmul_pickle_machine *m, enum mmul_pickle_kind kind,
+                                       int64_t count, bool has_mark) {
     if (count < 0)
         return m->err->status;
     const int64_t below = m->stack_count - count - has_mark - 1;
@@ -178,20 +178,20 @@ struct mmul_pickle_value *mmul_pickle_item(const struct mmul_pickle_machine *m,
     return item >= 0 ? &m->values[m->items[item].value] : NULL;
 }
 
-bool mmul_pickle_is(const struct mmul_pickle_value *value, enum mmul_pickle_kind kind) {
+bool mmul_pickle_has_kind(const struct mmul_pickle_value *value, enum mmul_pickle_kind kind) {
     return value != NULL && value->kind == kind;
 }
 
 bool mmul_pickle_is_text(const struct mmul_pickle_value *value, const char *text) {
-    return mmul_pickle_is(value, PICKLE_TEXT) && value->length == (int)strlen(text) &&
+    return mmul_pickle_has_kind(value, PICKLE_TEXT) && value->length == (int)strlen(text) &&
            memcmp(value->text, text, strlen(text)) == 0;
 }
 
-bool mmul_pickle_take_sizes(const struct mmul_pickle_machine *m,
+bool mmul_pickle_read_sizes(const struct mmul_pickle_machine *m,
                             const struct mmul_pickle_value *tuple, int64_t *sizes) {
     for (int d = 0; d < tuple->count; d++) {
         const struct mmul_pickle_value *size = mmul_pickle_item(m, tuple, d);
-        if (!mmul_pickle_is(size, PICKLE_WHOLE) || size->whole < 0)
+        if (!mmul_pickle_has_kind(size, PICKLE_INTEGER) || size->whole < 0)
             return false;
         sizes[d] = size->whole;
     }

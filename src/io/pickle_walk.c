@@ -46,7 +46,7 @@ static void extend_path(struct walk *w, const struct mmul_pickle_value *key, int
     char *at = w->name + w->length;
     const size_t room = sizeof w->name - (size_t)w->length;
     const int left = NAME_MOST - w->length - (int)strlen(dot);
-    if (mmul_pickle_is(key, PICKLE_TEXT)) {
+    if (mmul_pickle_has_kind(key, PICKLE_TEXT)) {
         const char *text = (const char *)key->text;
         int shown = (int)strnlen(text, (size_t)key->length);
         w->is_misnamed |= shown < key->length || key->length > left;
@@ -85,7 +85,7 @@ static enum mmul_status visit_item(struct walk *w, const struct mmul_pickle_item
     const bool is_unnamed = is_state || (of_state && is_dict && is_of_module(key));
     const int length = w->length;
     const bool is_misnamed = w->is_misnamed;
-    if (key != NULL && key->kind != PICKLE_TEXT && key->kind != PICKLE_WHOLE)
+    if (key != NULL && key->kind != PICKLE_TEXT && key->kind != PICKLE_INTEGER)
         return MMUL_OK; // a value without a name
     if (!is_unnamed)
         extend_path(w, key, place);
@@ -106,14 +106,15 @@ static enum mmul_status visit_value(struct walk *w, int index, bool is_state, in
     if (value->kind == PICKLE_TENSOR)
         return add_tensor(w, value->whole);
     // A container inside itself adds no more tensors.
-    if (!has_items(value) || value->is_open || (value->kind == PICKLE_OBJECT && value->is_seen))
+    if (!has_items(value) || value->has_open_type ||
+        (value->kind == PICKLE_OBJECT && value->is_seen))
         return MMUL_OK;
-    value->is_seen = value->is_open = true;
+    value->is_seen = value->has_open_type = true;
     int place = 0;
     for (int item = value->count > 0 ? value->first : -1; status == MMUL_OK && item >= 0;
          item = m->items[item].next)
         status = visit_item(w, &m->items[item], is_state, place++, depth);
-    value->is_open = false;
+    value->has_open_type = false;
     if (value->kind == PICKLE_OBJECT && w->pickle->count == tensors)
         m->classes[value->whole].skipped++;
     return status;
@@ -209,8 +210,8 @@ static enum mmul_status list_skipped(struct mmul_pickle_machine *m, struct mmul_
     return MMUL_OK;
 }
 
-enum mmul_status mmul_pickle_walk(struct mmul_pickle_machine *m, int root,
-                                  struct mmul_pickle *pickle) {
+enum mmul_status mmul_pickle_find_tensors(struct mmul_pickle_machine *m, int root,
+                                          struct mmul_pickle *pickle) {
     struct walk w = {.m = m, .pickle = pickle};
     enum mmul_status status = visit_value(&w, root, false, 0);
     if (status == MMUL_OK)

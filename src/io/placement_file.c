@@ -17,9 +17,9 @@
 struct rule {
     char *pattern, *backward; // owned; backward NULL: not given
     int line;
-    struct mmul_placement_wish wish;
-    int *ranks;                                   // owned, borrowed by `wish`
-    bool is_placed, is_replicated, has_all_ranks; // given in the entry
+    struct mmul_placement_request requested_placement;
+    int *ranks;                                            // owned, borrowed by `wish`
+    bool group_is_requested, is_replicated, has_all_ranks; // given in the entry
     bool is_used;
 };
 
@@ -96,8 +96,8 @@ static enum mmul_status read_kind(const struct reading *r, const yaml_node_t *no
                                   struct rule *rule) {
     for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++)
         if (strcmp(node_text(node), WORDS[i]) == 0) {
-            rule->wish.kind = KINDS[i];
-            rule->is_placed = true;
+            rule->requested_placement.kind = KINDS[i];
+            rule->group_is_requested = true;
             return MMUL_OK;
         }
     return fail_at_node(r, node, "expected rows, cols, replicate or grid", node_text(node));
@@ -137,7 +137,7 @@ static enum mmul_status read_ranks(const struct reading *r, const yaml_node_t *n
     const int count = is_list ? (int)(node->data.sequence.items.top - items) : 1;
     if (rule->ranks != NULL || rule->has_all_ranks)
         return fail_at_node(r, node, "its ranks are given twice", rule->pattern);
-    rule->is_placed = true;
+    rule->group_is_requested = true;
     if (is_null(node)) {
         rule->has_all_ranks = true;
         return MMUL_OK;
@@ -147,8 +147,8 @@ static enum mmul_status read_ranks(const struct reading *r, const yaml_node_t *n
     enum mmul_status status = MMUL_ALLOCATE(rule->ranks, count, "placements", r->err);
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = read_number(r, is_list ? node_at(r, items[i]) : node, INT_MAX, &rule->ranks[i]);
-    rule->wish.ranks = rule->ranks;
-    rule->wish.rank_count = count;
+    rule->requested_placement.ranks = rule->ranks;
+    rule->requested_placement.rank_count = count;
     return status;
 }
 
@@ -168,7 +168,7 @@ static enum mmul_status read_pairs(const struct reading *r, const yaml_node_t *m
 static enum mmul_status read_replicated(const struct reading *r, const yaml_node_t *value,
                                         struct rule *rule) {
     enum mmul_status status = read_bool(r, value, &rule->is_replicated);
-    rule->is_placed |= rule->is_replicated;
+    rule->group_is_requested |= rule->is_replicated;
     return status;
 }
 
@@ -183,9 +183,9 @@ static enum mmul_status read_shard(const struct reading *r, const yaml_node_t *k
     if (strcmp(node_text(key), "axis") != 0)
         return fail_at_node(r, key, "expected axis, workers or replicated", node_text(key));
     enum mmul_status status = read_number(r, value, 1, &axis);
-    rule->is_placed = true;
+    rule->group_is_requested = true;
     if (status == MMUL_OK)
-        rule->wish.kind = axis == 0 ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS;
+        rule->requested_placement.kind = axis == 0 ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS;
     return status;
 }
 
@@ -220,23 +220,24 @@ static enum mmul_status read_key(const struct reading *r, const yaml_node_t *key
 static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *key,
                                   const yaml_node_t *value) {
     struct rule *rule = &r->made->rules[r->made->count++];
-    rule->wish.kind = MMUL_PLACE_REPLICATE;
+    rule->requested_placement.kind = MMUL_PLACE_REPLICATE;
     rule->line = (int)key->start_mark.line + 1;
     if (*node_text(key) == '\0')
         return fail_at_node(r, key, "expected the name of a value", node_text(key));
     enum mmul_status status = copy_text(node_text(key), &rule->pattern, r->err);
     if (status != MMUL_OK)
         return status;
-    rule->wish.pattern = rule->pattern;
+    rule->requested_placement.pattern = rule->pattern;
     for (int i = 0; i + 1 < r->made->count; i++)
         if (strcmp(r->made->rules[i].pattern, rule->pattern) == 0)
             return fail_at_node(r, key, "it is there already", rule->pattern);
     status = value->type == YAML_MAPPING_NODE ? read_pairs(r, value, read_key, rule)
                                               : read_kind(r, value, rule);
-    rule->is_placed |= rule->backward != NULL;
+    rule->group_is_requested |= rule->backward != NULL;
     if (rule->is_replicated)
-        rule->wish.kind = MMUL_PLACE_REPLICATE;
-    if (status == MMUL_OK && rule->wish.kind == MMUL_PLACE_GRID && rule->ranks != NULL)
+        rule->requested_placement.kind = MMUL_PLACE_REPLICATE;
+    if (status == MMUL_OK && rule->requested_placement.kind == MMUL_PLACE_GRID &&
+        rule->ranks != NULL)
         return fail_at_node(r, value, "a grid is on all ranks", rule->pattern);
     return status;
 }
@@ -262,8 +263,8 @@ static enum mmul_status resolve_backward(const struct reading *r) {
                                 r->path, rule->line, rule->pattern, rule->backward);
             continue;
         }
-        rule->wish.backward_ranks = p->rules[other].ranks;
-        rule->wish.backward_count = p->rules[other].wish.rank_count;
+        rule->requested_placement.backward_ranks = p->rules[other].ranks;
+        rule->requested_placement.backward_count = p->rules[other].requested_placement.rank_count;
     }
     return status;
 }
@@ -345,14 +346,14 @@ void mmul_placements_destroy(struct mmul_placements *placements) {
 }
 
 bool mmul_placements_find(struct mmul_placements *placements, const char *name,
-                          struct mmul_placement_wish *wish) {
+                          struct mmul_placement_request *requested_placement) {
     for (int i = 0; placements != NULL && i < placements->count; i++) {
         struct rule *rule = &placements->rules[i];
         if (fnmatch(rule->pattern, name, 0) != 0)
             continue;
         rule->is_used = true;
-        *wish = rule->wish;
-        return rule->is_placed;
+        *requested_placement = rule->requested_placement;
+        return rule->group_is_requested;
     }
     return false;
 }

@@ -101,8 +101,8 @@ static int list_differences(const struct mmul_profile_device *d, const struct mm
     return count;
 }
 
-char *mmul_profile_explain(const struct mmul_profile *profile, const struct mmul_profile_key *key,
-                           char text[static 224]) {
+char *mmul_profile_explain_mismatch(const struct mmul_profile *profile,
+                                    const struct mmul_profile_key *key, char text[static 224]) {
     int least = DIFFERENCES + 1;
     text[0] = '\0';
     for (int i = profile->device_count - 1; i >= 0; i--) { // the newest first
@@ -169,7 +169,7 @@ void mmul_profile_add_link(struct mmul_profile *profile, const struct mmul_profi
     profile->links[profile->link_count++] = *link;
 }
 
-void mmul_profile_forget_test(struct mmul_profile *profile, const struct mmul_profile_test *test) {
+void mmul_profile_remove_tests(struct mmul_profile *profile, const struct mmul_profile_test *test) {
     for (int i = profile->test_count - 1; i >= 0; i--)
         if (strcmp(profile->tests[i].device, test->device) == 0 &&
             strcmp(profile->tests[i].name, test->name) == 0 &&
@@ -178,7 +178,7 @@ void mmul_profile_forget_test(struct mmul_profile *profile, const struct mmul_pr
 }
 
 void mmul_profile_add_test(struct mmul_profile *profile, const struct mmul_profile_test *test) {
-    mmul_profile_forget_test(profile, test);
+    mmul_profile_remove_tests(profile, test);
     if (profile->test_count == MMUL_PROFILE_ENTRIES)
         remove_entry(profile->tests, &profile->test_count, sizeof *profile->tests, 0);
     profile->tests[profile->test_count++] = *test;
@@ -361,9 +361,9 @@ static json_t *device_json(const struct mmul_profile_device *d) {
     return json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:s, s:s, s:I, s:o, s:o, s:f, s:f, s:f, s:f, "
         "s:f, s:f, s:f, s:f, s:f, s:f}",
-        "device", key->device, "name", mmul_json_text(key->name), "vendor",
-        mmul_json_text(key->vendor), "driver", mmul_json_text(key->driver), "kernels",
-        mmul_json_text(key->kernels), "cores", key->cores, "threads", key->threads, "sharing",
+        "device", key->device, "name", mmul_json_from_text(key->name), "vendor",
+        mmul_json_from_text(key->vendor), "driver", mmul_json_from_text(key->driver), "kernels",
+        mmul_json_from_text(key->kernels), "cores", key->cores, "threads", key->threads, "sharing",
         key->sharing, "version", d->version, "date", d->speed.date, "memory_bytes",
         (json_int_t)d->memory_bytes, "gemm",
         mmul_rates_json(d->speed.flops, d->speed.measured_points, MMUL_SPEED_SMALLEST,
@@ -393,17 +393,18 @@ static json_t *profile_json(const struct mmul_profile *profile) {
     for (int i = 0; i < profile->test_count; i++) {
         const struct mmul_profile_test *test = &profile->tests[i];
         json_array_append_new(
-            tests, json_pack("{s:s, s:o, s:o, s:o, s:s, s:b, s:o}", "device", test->device, "name",
-                             mmul_json_text(test->name), "vendor", mmul_json_text(test->vendor),
-                             "driver", mmul_json_text(test->driver), "date", test->date, "passed",
-                             test->passed, "failure", mmul_json_text(test->failure)));
+            tests,
+            json_pack("{s:s, s:o, s:o, s:o, s:s, s:b, s:o}", "device", test->device, "name",
+                      mmul_json_from_text(test->name), "vendor", mmul_json_from_text(test->vendor),
+                      "driver", mmul_json_from_text(test->driver), "date", test->date, "passed",
+                      test->passed, "failure", mmul_json_from_text(test->failure)));
     }
     return json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "schema", schema, "schema_version",
                      MMUL_PROFILE_SCHEMA, "host", profile->host, "devices", devices, "links", links,
                      "tests", tests);
 }
 
-enum mmul_status mmul_profile_prepare(const char *path, struct mmul_error *err) {
+enum mmul_status mmul_profile_create_folder(const char *path, struct mmul_error *err) {
     char folder[512];
     if (mmul_cache_make_folders(path, err) != MMUL_OK)
         return mmul_fail(err, err->status, "cannot store the profile '%s': %s", path, err->text);

@@ -79,11 +79,11 @@ bool mmul_profile_same_key(const struct mmul_profile_key *a, const struct mmul_p
 const struct mmul_profile_device *mmul_profile_find(const struct mmul_profile *profile,
                                                     const struct mmul_profile_key *key);
 
-// mmul_profile_explain says why mmul_profile_find found none. It compares the most similar speed
-// stored for this device, as "measured with kernels Haswell, now SkylakeX"; "" if none is stored.
-// Returns `text`. mmul_profile_find_link returns the link to `host`, borrowed. NULL: none.
-char *mmul_profile_explain(const struct mmul_profile *profile, const struct mmul_profile_key *key,
-                           char text[static 224]);
+// mmul_profile_explain_mismatch says why mmul_profile_find found none. It compares the most similar
+// speed stored for this device, as "measured with kernels Haswell, now SkylakeX"; "" if none is
+// stored. Returns `text`. mmul_profile_find_link returns the link to `host`, borrowed. NULL: none.
+char *mmul_profile_explain_mismatch(const struct mmul_profile *profile,
+                                    const struct mmul_profile_key *key, char text[static 224]);
 const struct mmul_profile_link *mmul_profile_find_link(const struct mmul_profile *profile,
                                                        const char *host);
 
@@ -99,11 +99,11 @@ void mmul_profile_add_link(struct mmul_profile *profile, const struct mmul_profi
 void mmul_profile_add_test(struct mmul_profile *profile, const struct mmul_profile_test *test);
 
 // Removes the tests of the device that `test` names.
-void mmul_profile_forget_test(struct mmul_profile *profile, const struct mmul_profile_test *test);
+void mmul_profile_remove_tests(struct mmul_profile *profile, const struct mmul_profile_test *test);
 
 // Creates the file's folder, with mode 0700, and checks that it is writable. Fails with
 // MMUL_ERR_CREATE.
-enum mmul_status mmul_profile_prepare(const char *path, struct mmul_error *err);
+enum mmul_status mmul_profile_create_folder(const char *path, struct mmul_error *err);
 
 // Writes the file under a temporary name and renames it, so readers see the old file or the new
 // one. Fails with MMUL_ERR_CREATE or MMUL_ERR_IO, and leaves the old file unchanged.

@@ -59,7 +59,7 @@ static int64_t find_pickle(struct mmul_archive *archive, int *folder_length) {
     int least = INT_MAX;
     for (int64_t m = 0; m < mmul_archive_count(archive); m++) {
         int64_t bytes;
-        const char *name = mmul_archive_member(archive, m, &bytes);
+        const char *name = mmul_archive_member_name(archive, m, &bytes);
         const size_t all = name != NULL ? strlen(name) : 0;
         if (all < length || strcmp(name + all - length, pickle_name) != 0 ||
             (all > length && name[all - length - 1] != '/') || count_folders(name) >= least)
@@ -95,16 +95,16 @@ static enum mmul_status read_member(struct mmul_archive *archive, int64_t member
                                     unsigned char **bytes, int64_t *count, struct mmul_error *err) {
     struct mmul_archive_stream *stream = NULL;
     int64_t length = 0;
-    if (mmul_archive_member(archive, member, &length) == NULL || length > MMUL_PICKLE_MAX)
+    if (mmul_archive_member_name(archive, member, &length) == NULL || length > MMUL_PICKLE_MAX)
         return mmul_fail(err, MMUL_ERR_DATA,
                          "'%s' is not read: its pickle has %lld bytes, at most %d are read", name,
                          (long long)length, MMUL_PICKLE_MAX);
     enum mmul_status status = MMUL_ALLOCATE_RAW(*bytes, length, "a pickle", err);
     if (status == MMUL_OK)
-        status = mmul_archive_begin(archive, member, name, &stream, err);
+        status = mmul_archive_open_member(archive, member, name, &stream, err);
     if (status == MMUL_OK)
         status = mmul_archive_read(stream, *bytes, length, count, err);
-    mmul_archive_end(stream);
+    mmul_archive_close_member(stream);
     return status;
 }
 
@@ -139,8 +139,9 @@ static enum mmul_status open_archive(struct source *source, int fd, struct mmul_
     if (source->pickle_member < 0)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not %s: it has no %s", source->name, kind,
                          pickle_name);
-    status = mmul_copy_text(mmul_archive_member(source->archive, source->pickle_member, &ignored),
-                            &source->folder, err);
+    status =
+        mmul_copy_text(mmul_archive_member_name(source->archive, source->pickle_member, &ignored),
+                       &source->folder, err);
     if (status == MMUL_OK)
         source->folder[length] = '\0';
     if (status == MMUL_OK)
@@ -215,7 +216,8 @@ static bool find_elements(const struct source *source, const struct mmul_pickle_
     }
     entry->member = find_member(source, "data/", tensor->storage, tensor->storage_length);
     entry->offset = 0;
-    return entry->member >= 0 && mmul_archive_member(source->archive, entry->member, bytes) != NULL;
+    return entry->member >= 0 &&
+           mmul_archive_member_name(source->archive, entry->member, bytes) != NULL;
 }
 
 static enum mmul_status describe_tensor(const struct source *source,
@@ -330,7 +332,7 @@ static enum mmul_status read_latin1(struct elements *elements, unsigned char *ds
     unsigned char buffer[BUFFER_BYTES];
     enum mmul_status status = MMUL_OK;
     for (int64_t done = 0; status == MMUL_OK && done < count;) {
-        const int64_t raw = mmul_smaller(BUFFER_BYTES, count - done);
+        const int64_t raw = mmul_min(BUFFER_BYTES, count - done);
         status = read_raw(elements, buffer, raw, err);
         for (int64_t b = 0; status == MMUL_OK && b < raw; b++) {
             if (buffer[b] >= 0xC0)
@@ -358,9 +360,9 @@ static enum mmul_status begin_elements(struct elements *elements, struct mmul_ar
     if (entry->member < 0)
         return MMUL_OK;
     enum mmul_status status =
-        mmul_archive_begin(archive, entry->member, elements->name, &elements->stream, err);
+        mmul_archive_open_member(archive, entry->member, elements->name, &elements->stream, err);
     for (int64_t done = 0; status == MMUL_OK && done < entry->offset; done += BUFFER_BYTES)
-        status = read_raw(elements, buffer, mmul_smaller(BUFFER_BYTES, entry->offset - done), err);
+        status = read_raw(elements, buffer, mmul_min(BUFFER_BYTES, entry->offset - done), err);
     return status;
 }
 
@@ -369,10 +371,10 @@ static enum mmul_status copy_elements(struct elements *elements, int64_t count,
     char buffer[BUFFER_BYTES];
     enum mmul_status status = MMUL_OK;
     for (int64_t done = 0, now; status == MMUL_OK && done < count; done += now) {
-        now = mmul_smaller(BUFFER_BYTES, count - done);
+        now = mmul_min(BUFFER_BYTES, count - done);
         status = read_exactly(elements, buffer, now, err);
         if (status == MMUL_OK)
-            status = mmul_decoded_add(to, buffer, (size_t)now, err);
+            status = mmul_decoded_append(to, buffer, (size_t)now, err);
     }
     // libzip verifies the checksum when the storage's end is read.
     int64_t ignored;
@@ -396,7 +398,7 @@ static enum mmul_status gather_view(const struct mmul_tensor_entry *entry, const
         for (int64_t c = 0; c < n[1]; c++)
             for (int64_t i = 0; i < n[2]; i++)
                 for (int64_t j = 0; status == MMUL_OK && j < n[3]; j++)
-                    status = mmul_decoded_add(
+                    status = mmul_decoded_append(
                         to, stretch + b * step[0] + c * step[1] + i * step[2] + j * step[3],
                         (size_t)each, err);
     return status;
@@ -440,14 +442,16 @@ enum mmul_status mmul_pt_decode(int fd, struct mmul_archive *archive, const char
                      ? copy_elements(&elements, entry->bytes, to, err)
                      : decode_view(&elements, entry,
                                    stretch * (int64_t)mmul_dtype_bytes(entry->dtype), to, err);
-    mmul_archive_end(elements.stream);
+    mmul_archive_close_member(elements.stream);
     return status;
 }
 
-enum mmul_status mmul_pt_take(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
-                              const struct mmul_tensor_entry *entry, struct mmul_error *err) {
+enum mmul_status mmul_pt_select_tensor(struct mmul_matrix *matrix,
+                                       const struct mmul_tensors *tensors,
+                                       const struct mmul_tensor_entry *entry,
+                                       struct mmul_error *err) {
     struct mmul_decoded decoded;
-    enum mmul_status status = mmul_tensor_take(matrix, entry, ".pt", err);
+    enum mmul_status status = mmul_matrix_set_tensor(matrix, entry, ".pt", err);
     if (status != MMUL_OK)
         return status;
     matrix->info.big_endian = entry->is_big;
@@ -455,7 +459,7 @@ enum mmul_status mmul_pt_take(struct mmul_matrix *matrix, const struct mmul_tens
     if (status == MMUL_OK)
         status = mmul_pt_decode(matrix->fd, tensors->archive, matrix->name, entry, &decoded, err);
     if (status == MMUL_OK)
-        status = mmul_decoded_end(&decoded, matrix, err);
+        status = mmul_decoded_attach(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);
     return status;
 }

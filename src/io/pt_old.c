@@ -10,7 +10,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "io/foreign.h"
+#include "io/format_probes.h"
 #include "io/transfer.h"
 
 struct source {
@@ -143,18 +143,18 @@ enum mmul_status mmul_pt_old_read(int fd, const char *name, int64_t file_bytes,
                                   struct mmul_pt_old *old, struct mmul_error *err) {
     enum { FIRST_BYTES = 1 << 20 };
     const struct source source = {.fd = fd, .name = name, .bytes = file_bytes};
-    const int64_t most = mmul_smaller(file_bytes, MMUL_PICKLE_MAX);
+    const int64_t most = mmul_min(file_bytes, MMUL_PICKLE_MAX);
     struct pickles pickles = {.bytes = 0};
     enum mmul_status status = MMUL_OK;
     *old = (struct mmul_pt_old){.bytes = NULL};
-    int64_t count = mmul_smaller(FIRST_BYTES, most);
+    int64_t count = mmul_min(FIRST_BYTES, most);
     status = read_pickles(&source, count, &pickles, &old->bytes, err);
     while (pickles.needs_more && count < most) {
         release_pickles(&pickles);
         pickles = (struct pickles){.bytes = 0};
         mmul_free(old->bytes);
         old->bytes = NULL;
-        count = mmul_smaller(4 * count, most);
+        count = mmul_min(4 * count, most);
         status = read_pickles(&source, count, &pickles, &old->bytes, err);
     }
     old->pickle = pickles.all[OBJECT];

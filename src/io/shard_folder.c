@@ -38,8 +38,8 @@ const char *mmul_kept_name(const char *path) {
     return strncmp(path, prefix, length) == 0 && access(path, F_OK) != 0 ? path + length : NULL;
 }
 
-enum mmul_status mmul_kept_address(const char *kept, char **folder, const char **name,
-                                   struct mmul_error *err) {
+enum mmul_status mmul_persistent_split_name(const char *kept, char **folder, const char **name,
+                                            struct mmul_error *err) {
     const char *slash = strrchr(kept, '/'), *given = getenv("MPIMATMUL_SHARD_DIR");
     char standard[64];
     *name = slash != NULL ? slash + 1 : kept;
@@ -53,7 +53,7 @@ enum mmul_status mmul_kept_address(const char *kept, char **folder, const char *
 }
 
 char *mmul_base_name(const char *path, char name[static 256]) {
-    const char *slash = strrchr(path, '/'), *tensor = mmul_format_tensor(path);
+    const char *slash = strrchr(path, '/'), *tensor = mmul_format_tensor_name(path);
     const char *begin = slash != NULL ? slash + 1 : path;
     if (slash == NULL && mmul_kept_name(path) != NULL)
         begin = mmul_kept_name(path);
@@ -66,7 +66,7 @@ char *mmul_base_name(const char *path, char name[static 256]) {
         length = strlen(begin);
         mmul_address_range(begin, &length, &ignored);
     }
-    length = length_without_shard(begin, mmul_format_stem(begin, length));
+    length = length_without_shard(begin, mmul_format_stem_length(begin, length));
     mmul_text_copy(name, length < 255 ? length + 1 : 256, begin);
     for (char *c = name; *c != '\0'; c++)
         if (*c == '/')

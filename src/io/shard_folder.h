@@ -14,8 +14,8 @@ enum mmul_status mmul_shard_folder_check(const char *folder, struct mmul_error *
 
 // Splits the part after "kept:" into folder and name. *folder is NULL, or released with mmul_free.
 // *name points into `kept`. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_kept_address(const char *kept, char **folder, const char **name,
-                                   struct mmul_error *err);
+enum mmul_status mmul_persistent_split_name(const char *kept, char **folder, const char **name,
+                                            struct mmul_error *err);
 
 // Checks that the name of a set is a plain file name. Fails with MMUL_ERR_USAGE (empty, '/', "." or
 // "..").

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "io/mapping.h"
+#include "io/file_mapping.h"
 #include "io/matrix_file.h"
 #include "model/matrix.h"
 

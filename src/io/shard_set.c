@@ -52,7 +52,8 @@ void mmul_shard_set_destroy(struct mmul_shard_set *set) {
     mmul_free(set);
 }
 
-enum mmul_status mmul_shard_set_add_keeping(struct mmul_shard_set *set, struct mmul_error *err) {
+enum mmul_status mmul_shard_set_make_persistent(struct mmul_shard_set *set,
+                                                struct mmul_error *err) {
     enum mmul_status status = MMUL_ALLOCATE(set->kept, 1, "a shard set", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(set->kept->changed_ns, set->parts, "times of shards", err);
@@ -88,14 +89,14 @@ struct mmul_shape mmul_shard_shape(const struct mmul_shard_set *set, int part) {
 // ----------------------------------------------------------------------------------------- storing
 
 static json_t *keeping_json(const struct mmul_shard_set *set) {
-    const struct mmul_shard_keeping *kept = set->kept;
+    const struct mmul_persistent_shards *kept = set->kept;
     json_t *changed = json_array(), *weights = json_array(), *hosts = json_array();
     char job[HASH_DIGITS + 1];
     bool failed = changed == NULL || weights == NULL || hosts == NULL;
     for (int i = 0; i < set->parts && !failed; i++)
         failed = json_array_append_new(changed, json_integer(kept->changed_ns[i])) != 0 ||
                  json_array_append_new(weights, json_real(kept->weights[i])) != 0 ||
-                 json_array_append_new(hosts, mmul_json_text(kept->hosts[i])) != 0;
+                 json_array_append_new(hosts, mmul_json_from_text(kept->hosts[i])) != 0;
     if (failed) {
         json_decref(changed);
         json_decref(weights);
@@ -278,7 +279,7 @@ static enum mmul_status read_keeping(json_t *kept, const char *path, struct mmul
                        &job, "whole", &is_whole, "integers", &has_integers, "bools", &has_bools,
                        "changed_ns", &lists[0], "weights", &lists[1], "hosts", &lists[2]) != 0)
         return fail_set(path, problem.text, err);
-    enum mmul_status status = mmul_shard_set_add_keeping(set, err);
+    enum mmul_status status = mmul_shard_set_make_persistent(set, err);
     if (status == MMUL_OK && !parse_hash(job, &set->kept->job))
         status = fail_set(path, "a job is not 16 hexadecimal digits", err);
     if (status != MMUL_OK)

@@ -6,7 +6,7 @@
 
 // A set kept by a job, in which rank i left shard i on its machine.
 enum { MMUL_SHARD_HOST_BYTES = 64 };
-struct mmul_shard_keeping {
+struct mmul_persistent_shards {
     uint64_t job;      // different for every job
     bool is_whole;     // false: the job was stopped while it replaced shards
     bool has_integers; // the elements are whole numbers
@@ -27,7 +27,7 @@ struct mmul_shard_set {
     int64_t *offsets;
     uint64_t *hashes; // owned, `parts` of them: XXH3 of the shard files
     bool has_hashes;
-    struct mmul_shard_keeping *kept; // owned; NULL: made by split, not kept by a job
+    struct mmul_persistent_shards *kept; // owned; NULL: made by split, not kept by a job
 };
 
 // Creates a set of `parts` shards (1 to MMUL_SHARDS_MAX, else MMUL_ERR_USAGE), everything else
@@ -37,7 +37,7 @@ enum mmul_status mmul_shard_set_create(int parts, struct mmul_shard_set **set,
                                        struct mmul_error *err);
 
 // Makes it a set kept by a job, with everything zero. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_shard_set_add_keeping(struct mmul_shard_set *set, struct mmul_error *err);
+enum mmul_status mmul_shard_set_make_persistent(struct mmul_shard_set *set, struct mmul_error *err);
 
 // Fails with MMUL_ERR_DATA if the set is half-written.
 enum mmul_status mmul_shard_set_check_whole(const struct mmul_shard_set *set, const char *name,
@@ -57,7 +57,7 @@ enum mmul_status mmul_shard_set_store(const struct mmul_shard_set *set, const ch
 // Joins the kept set `kept` (the part after "kept:" in a name) into an unnamed temporary file in
 // the shards' format. Fails as mmul_join does, and with MMUL_ERR_CREATE if the folder is not
 // trusted. Defined in shards.c.
-enum mmul_status mmul_kept_open_file(const char *kept, int *fd, struct mmul_error *err);
+enum mmul_status mmul_persistent_join_file(const char *kept, int *fd, struct mmul_error *err);
 
 // Finds the set `name` in a trusted folder, for use by ranks. It must be complete, float32 or
 // float64, and cut into rows of all its matrices or columns of one. *description: checksum of its

@@ -30,7 +30,7 @@ int mmul_path_descriptor(const char *path) {
     return strcmp(path, "-") == 0 ? STDOUT_FILENO : mmul_descriptor_find(path);
 }
 
-enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err) {
+enum mmul_status mmul_unnamed_file_create(int *fd, struct mmul_error *err) {
     struct mmul_text path = {0};
     enum mmul_status status = MMUL_OK;
     mmul_text_add(&path, "%s/mpimatmul.XXXXXX", mmul_temporary_folder());
@@ -114,7 +114,7 @@ enum mmul_status mmul_stdin_open(int *fd, struct mmul_error *err) {
                    ? MMUL_OK
                    : mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot read standard input");
     }
-    enum mmul_status status = mmul_nameless_file(&opened, err);
+    enum mmul_status status = mmul_unnamed_file_create(&opened, err);
     if (status == MMUL_OK)
         status = copy_stdin(opened, err);
     // The pipe is empty now. The copy takes its place, for later opens of standard input.
@@ -128,7 +128,7 @@ enum mmul_status mmul_stdin_open(int *fd, struct mmul_error *err) {
     return status;
 }
 
-enum mmul_status mmul_stream_send(int fd, int to, struct mmul_error *err) {
+enum mmul_status mmul_stream_copy_file(int fd, int to, struct mmul_error *err) {
     struct copying copying = {.from = fd, .to = to};
     if (lseek(fd, 0, SEEK_SET) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot read a temporary file");

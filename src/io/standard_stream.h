@@ -7,7 +7,7 @@
 #include "mpimatmul_local.h"
 
 // Creates an unnamed file, open for reading and writing. Fails with MMUL_ERR_IO.
-enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err);
+enum mmul_status mmul_unnamed_file_create(int *fd, struct mmul_error *err);
 
 // Opens standard input as a file. A regular file that was not read from yet is used itself.
 // Otherwise a copy replaces standard input, so that it can be opened again. Fails with
@@ -15,4 +15,4 @@ enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err);
 enum mmul_status mmul_stdin_open(int *fd, struct mmul_error *err);
 
 // Copies a whole file to descriptor `to`. Fails with MMUL_ERR_IO.
-enum mmul_status mmul_stream_send(int fd, int to, struct mmul_error *err);
+enum mmul_status mmul_stream_copy_file(int fd, int to, struct mmul_error *err);

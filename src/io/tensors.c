@@ -28,7 +28,7 @@ enum mmul_status mmul_tensors_create(enum mmul_format format, int64_t file_bytes
     return MMUL_OK;
 }
 
-struct mmul_tensors *mmul_tensors_share(struct mmul_tensors *tensors) {
+struct mmul_tensors *mmul_tensors_retain(struct mmul_tensors *tensors) {
     tensors->references++;
     return tensors;
 }
@@ -185,9 +185,9 @@ enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const cha
 
 // ------------------------------------------------------------------------------------------ shapes
 
-enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const char *name,
-                                     const char *kind, struct mmul_shape *shape,
-                                     struct mmul_error *err) {
+enum mmul_status mmul_shape_from_sizes(const int64_t *sizes, int dimensions, const char *name,
+                                       const char *kind, struct mmul_shape *shape,
+                                       struct mmul_error *err) {
     int n = dimensions;
     if (n > 4)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' has %d dimensions, expected at most 4", name, n);
@@ -213,10 +213,11 @@ enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const
     return MMUL_OK;
 }
 
-enum mmul_status mmul_tensor_take(struct mmul_matrix *matrix, const struct mmul_tensor_entry *entry,
-                                  const char *kind, struct mmul_error *err) {
-    enum mmul_status status = mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name,
-                                                  kind, &matrix->info.shape, err);
+enum mmul_status mmul_matrix_set_tensor(struct mmul_matrix *matrix,
+                                        const struct mmul_tensor_entry *entry, const char *kind,
+                                        struct mmul_error *err) {
+    enum mmul_status status = mmul_shape_from_sizes(entry->sizes, entry->dimensions, matrix->name,
+                                                    kind, &matrix->info.shape, err);
     if (status != MMUL_OK)
         return status;
     matrix->info.one_dimensional = entry->dimensions == 1;

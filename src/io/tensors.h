@@ -47,7 +47,7 @@ enum mmul_status mmul_tensors_create(enum mmul_format format, int64_t file_bytes
                                      struct mmul_tensors **tensors, struct mmul_error *err);
 
 // Adds a reference and returns `tensors`.
-struct mmul_tensors *mmul_tensors_share(struct mmul_tensors *tensors);
+struct mmul_tensors *mmul_tensors_retain(struct mmul_tensors *tensors);
 
 // Finds the tensor named by `address`, or the only one if that is NULL. *range is the range of its
 // first axis in the address, or all of it. `path` is for errors. Fails with MMUL_ERR_DATA: no such
@@ -60,15 +60,16 @@ enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const cha
 // Converts sizes of a file to a stack: () is 1 x 1; (c,) is a row 1 x c; (r,c); (d,r,c); (b,d,r,c).
 // `kind` of file, as in "a valid .npy file", is for errors. Fails with MMUL_ERR_DATA: more than
 // four dimensions, sizes of 0, or too many elements to count.
-enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const char *name,
-                                     const char *kind, struct mmul_shape *shape,
-                                     struct mmul_error *err);
+enum mmul_status mmul_shape_from_sizes(const int64_t *sizes, int dimensions, const char *name,
+                                       const char *kind, struct mmul_shape *shape,
+                                       struct mmul_error *err);
 
 // Fails with MMUL_ERR_DATA if the element type is not read. `path` of the file is for the error.
 enum mmul_status mmul_tensor_check_type(const struct mmul_tensor_entry *entry, const char *path,
                                         struct mmul_error *err);
 
 // Makes this tensor the matrix, with its elements in place in the file. `kind` and failures as for
-// mmul_shape_of_sizes.
-enum mmul_status mmul_tensor_take(struct mmul_matrix *matrix, const struct mmul_tensor_entry *entry,
-                                  const char *kind, struct mmul_error *err);
+// mmul_shape_from_sizes.
+enum mmul_status mmul_matrix_set_tensor(struct mmul_matrix *matrix,
+                                        const struct mmul_tensor_entry *entry, const char *kind,
+                                        struct mmul_error *err);

@@ -46,7 +46,7 @@ int mmul_pwrite_all(int fd, const void *src, size_t count, int64_t offset) {
     return 0;
 }
 
-int mmul_copy_bytes(int from, int64_t from_offset, int to, int64_t to_offset, int64_t count) {
+int mmul_copy_file_bytes(int from, int64_t from_offset, int to, int64_t to_offset, int64_t count) {
     enum { BUFFER_BYTES = 256 << 10 };
     char buffer[BUFFER_BYTES];
     size_t got = 0;

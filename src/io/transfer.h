@@ -17,4 +17,4 @@ int mmul_pread_all(int fd, void *dst, size_t count, int64_t offset, size_t *got)
 int mmul_pwrite_all(int fd, const void *src, size_t count, int64_t offset);
 
 // Copies `count` bytes from one file to another. Returns 0 or errno, EIO if `from` ends before.
-int mmul_copy_bytes(int from, int64_t from_offset, int to, int64_t to_offset, int64_t count);
+int mmul_copy_file_bytes(int from, int64_t from_offset, int to, int64_t to_offset, int64_t count);

@@ -98,8 +98,8 @@ enum mmul_status mmul_weights_parse(const char *text, double **weights, int *cou
     return status;
 }
 
-enum mmul_status mmul_weights_give(const char *text, int size, double *weights,
-                                   struct mmul_error *err) {
+enum mmul_status mmul_weights_parse_for_ranks(const char *text, int size, double *weights,
+                                              struct mmul_error *err) {
     double *given = NULL;
     int count = 0;
     for (int rank = 0; rank < size; rank++)

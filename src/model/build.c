@@ -74,23 +74,24 @@ int mmul_build_apply(struct mmul_build *b, enum mmul_operation_kind kind,
     return add_operation(b, &request);
 }
 
-int mmul_build_one(struct mmul_build *b, enum mmul_operation_kind kind, int x) {
+int mmul_build_unary(struct mmul_build *b, enum mmul_operation_kind kind, int x) {
     const struct mmul_term operand = mmul_value_term(x);
     return mmul_build_apply(b, kind, &operand, 1, NULL);
 }
 
-int mmul_build_two(struct mmul_build *b, enum mmul_operation_kind kind, struct mmul_term x,
-                   struct mmul_term y) {
+int mmul_build_binary(struct mmul_build *b, enum mmul_operation_kind kind, struct mmul_term x,
+                      struct mmul_term y) {
     const struct mmul_term operands[] = {x, y};
     return mmul_build_apply(b, kind, operands, 2, NULL);
 }
 
-int mmul_build_both(struct mmul_build *b, enum mmul_operation_kind kind, int x, int y) {
-    return mmul_build_two(b, kind, mmul_value_term(x), mmul_value_term(y));
+int mmul_build_binary_values(struct mmul_build *b, enum mmul_operation_kind kind, int x, int y) {
+    return mmul_build_binary(b, kind, mmul_value_term(x), mmul_value_term(y));
 }
 
-int mmul_build_number(struct mmul_build *b, enum mmul_operation_kind kind, int x, double number) {
-    return mmul_build_two(b, kind, mmul_value_term(x), mmul_number_term(number));
+int mmul_build_binary_number(struct mmul_build *b, enum mmul_operation_kind kind, int x,
+                             double number) {
+    return mmul_build_binary(b, kind, mmul_value_term(x), mmul_number_term(number));
 }
 
 int mmul_build_where(struct mmul_build *b, int condition, struct mmul_term x, struct mmul_term y) {
@@ -110,7 +111,8 @@ int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x
     const int along =
         mmul_build_reshape(b, x, (struct mmul_shape){1, before, sizes[AXES + axis], behind});
     sizes[AXES + axis] = 1;
-    return mmul_build_reshape(b, mmul_build_reduce(b, kind, along, -2), mmul_build_of_sizes(sizes));
+    return mmul_build_reshape(b, mmul_build_reduce(b, kind, along, -2),
+                              mmul_build_shape_of_sizes(sizes));
 }
 
 int mmul_build_reshape(struct mmul_build *b, int x, struct mmul_shape shape) {
@@ -141,32 +143,33 @@ int mmul_build_flip(struct mmul_build *b, int x, int axis) {
     return mmul_build_apply(b, MMUL_SLICE, &operand, 1, &with);
 }
 
-int mmul_build_append(struct mmul_build *b, int one, int other, int axis) {
+int mmul_build_concat(struct mmul_build *b, int one, int other, int axis) {
     const struct mmul_parameters with = {.axis = axis - AXES};
     const struct mmul_term pair[] = {mmul_value_term(one), mmul_value_term(other)};
     return one == MMUL_NO_VALUE ? other : mmul_build_apply(b, MMUL_CONCAT, pair, 2, &with);
 }
 
-int mmul_build_append_zeros(struct mmul_build *b, int to, int like, int axis, int64_t many) {
+int mmul_build_concat_zeros(struct mmul_build *b, int to, int like, int axis, int64_t many) {
     int64_t sizes[AXES];
     if (many == 0)
         return to;
     mmul_build_sizes(mmul_build_shape(b, like), sizes);
     sizes[axis] = many;
-    return mmul_build_append(b, to, mmul_build_filled(b, mmul_build_of_sizes(sizes), false), axis);
+    return mmul_build_concat(b, to, mmul_build_fill(b, mmul_build_shape_of_sizes(sizes), false),
+                             axis);
 }
 
 int mmul_build_pad(struct mmul_build *b, int value, int axis, int64_t begin, int64_t size) {
     int64_t sizes[AXES];
     mmul_build_sizes(mmul_build_shape(b, value), sizes);
-    int made = mmul_build_append_zeros(b, MMUL_NO_VALUE, value, axis, begin);
-    made = mmul_build_append(b, made, value, axis);
-    return mmul_build_append_zeros(b, made, value, axis, size - begin - sizes[axis]);
+    int made = mmul_build_concat_zeros(b, MMUL_NO_VALUE, value, axis, begin);
+    made = mmul_build_concat(b, made, value, axis);
+    return mmul_build_concat_zeros(b, made, value, axis, size - begin - sizes[axis]);
 }
 
 // Zeros are appended to rows, which are one element of the axis with everything behind it. The
 // zeros behind the last element are removed again.
-int mmul_build_spread(struct mmul_build *b, int value, int axis, int64_t step) {
+int mmul_build_dilate(struct mmul_build *b, int value, int axis, int64_t step) {
     int64_t sizes[AXES], before = 1, behind = 1, begin[AXES] = {0};
     mmul_build_sizes(mmul_build_shape(b, value), sizes);
     if (sizes[axis] == 1)
@@ -175,13 +178,13 @@ int mmul_build_spread(struct mmul_build *b, int value, int axis, int64_t step) {
         *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
     const int rows =
         mmul_build_reshape(b, value, (struct mmul_shape){1, 1, before * sizes[axis], behind});
-    const int longer = mmul_build_append_zeros(b, rows, rows, AXES - 1, (step - 1) * behind);
+    const int longer = mmul_build_concat_zeros(b, rows, rows, AXES - 1, (step - 1) * behind);
     int64_t end[] = {1, before, sizes[axis] * step, behind};
-    const int apart = mmul_build_reshape(b, longer, mmul_build_of_sizes(end));
+    const int apart = mmul_build_reshape(b, longer, mmul_build_shape_of_sizes(end));
     end[2] -= step - 1;
     sizes[axis] = end[2];
     return mmul_build_reshape(b, mmul_build_slice(b, apart, begin, end),
-                              mmul_build_of_sizes(sizes));
+                              mmul_build_shape_of_sizes(sizes));
 }
 
 int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,
@@ -191,7 +194,7 @@ int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul
     return add_operation(b, &request);
 }
 
-int mmul_build_filled(struct mmul_build *b, struct mmul_shape shape, bool with_ones) {
+int mmul_build_fill(struct mmul_build *b, struct mmul_shape shape, bool with_ones) {
     return mmul_build_generate(b, shape, with_ones ? MMUL_GENERATE_ONES : MMUL_GENERATE_ZEROS, 0);
 }
 
@@ -202,6 +205,6 @@ void mmul_build_sizes(struct mmul_shape shape, int64_t sizes[static 4]) {
     sizes[3] = shape.cols;
 }
 
-struct mmul_shape mmul_build_of_sizes(const int64_t sizes[static 4]) {
+struct mmul_shape mmul_build_shape_of_sizes(const int64_t sizes[static 4]) {
     return (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
 }

@@ -38,13 +38,14 @@ struct mmul_shape mmul_build_shape(const struct mmul_build *b, int value);
 int mmul_build_apply(struct mmul_build *b, enum mmul_operation_kind kind,
                      const struct mmul_term *operands, int count,
                      const struct mmul_parameters *with); // NULL: none
-int mmul_build_one(struct mmul_build *b, enum mmul_operation_kind kind, int x);
-int mmul_build_two(struct mmul_build *b, enum mmul_operation_kind kind, struct mmul_term x,
-                   struct mmul_term y);
+int mmul_build_unary(struct mmul_build *b, enum mmul_operation_kind kind, int x);
+int mmul_build_binary(struct mmul_build *b, enum mmul_operation_kind kind, struct mmul_term x,
+                      struct mmul_term y);
 
 // Apply kind to two values, or to a value and a number.
-int mmul_build_both(struct mmul_build *b, enum mmul_operation_kind kind, int x, int y);
-int mmul_build_number(struct mmul_build *b, enum mmul_operation_kind kind, int x, double number);
+int mmul_build_binary_values(struct mmul_build *b, enum mmul_operation_kind kind, int x, int y);
+int mmul_build_binary_number(struct mmul_build *b, enum mmul_operation_kind kind, int x,
+                             double number);
 
 // Adds: x where the condition is not 0, else y.
 int mmul_build_where(struct mmul_build *b, int condition, struct mmul_term x, struct mmul_term y);
@@ -61,21 +62,21 @@ int mmul_build_flip(struct mmul_build *b, int x, int axis);
 
 // Append `other` to `one` along an axis (0: batch), either of which may be MMUL_NO_VALUE; append
 // `many` zeros to `to`, with the other sizes of `like`.
-int mmul_build_append(struct mmul_build *b, int one, int other, int axis);
-int mmul_build_append_zeros(struct mmul_build *b, int to, int like, int axis, int64_t many);
+int mmul_build_concat(struct mmul_build *b, int one, int other, int axis);
+int mmul_build_concat_zeros(struct mmul_build *b, int to, int like, int axis, int64_t many);
 
 // Pads a value with zeros to `size` along an axis; the value begins at `begin`.
 int mmul_build_pad(struct mmul_build *b, int value, int axis, int64_t begin, int64_t size);
 
 // Inserts step - 1 zeros between neighbouring elements along an axis.
-int mmul_build_spread(struct mmul_build *b, int value, int axis, int64_t step);
+int mmul_build_dilate(struct mmul_build *b, int value, int axis, int64_t step);
 
 // Generates numbers from a seed and their positions. They take the type of their readers.
 int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,
                         uint64_t seed);
 // Fills a value with ones or zeros.
-int mmul_build_filled(struct mmul_build *b, struct mmul_shape shape, bool with_ones);
+int mmul_build_fill(struct mmul_build *b, struct mmul_shape shape, bool with_ones);
 
 // Convert a shape to sizes by axis, batch first, and back.
 void mmul_build_sizes(struct mmul_shape shape, int64_t sizes[static 4]);
-struct mmul_shape mmul_build_of_sizes(const int64_t sizes[static 4]);
+struct mmul_shape mmul_build_shape_of_sizes(const int64_t sizes[static 4]);

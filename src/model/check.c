@@ -64,7 +64,7 @@ static int64_t round_up(int64_t bytes) {
     return (bytes + 63) & ~INT64_C(63);
 }
 
-// Returns the bytes of a row of `count` float64; see struct mmul_check_lines for the gap.
+// Returns the bytes of a row of `count` float64; see struct mmul_check_gathered_rows for the gap.
 static int64_t line_bytes(int64_t count) {
     return round_up(count * (int64_t)sizeof(double)) + 64;
 }
@@ -143,16 +143,16 @@ void mmul_check_destroy(struct mmul_check *check) {
     mmul_free(check);
 }
 
-void mmul_check_share(struct mmul_check *check, struct mmul_parallel parallel) {
+void mmul_check_set_parallel(struct mmul_check *check, struct mmul_parallel parallel) {
     check->parallel = parallel;
 }
 
-void mmul_check_ask(struct mmul_check *check, struct mmul_check_source source) {
+void mmul_check_set_source(struct mmul_check *check, struct mmul_check_source source) {
     check->source = source;
 }
 
-bool mmul_check_was_helped(const struct mmul_check *check) {
-    return check->was_helped;
+bool mmul_check_used_source(const struct mmul_check *check) {
+    return check->used_source;
 }
 
 // -------------------------------------------------------------------------------------- once per B
@@ -218,7 +218,8 @@ static void sum_scale(struct mmul_check *check, const struct mmul_product *produ
             scale_squares += check->column_squares[j] * size * size;
     }
     check->scale = sqrt(scale_squares) +
-                   check->reach * mmul_check_type(product).unseen * sqrt((double)check->k);
+                   check->reach * mmul_check_type_limits(product).square_underflow_limit *
+                       sqrt((double)check->k);
 }
 
 // Computes B x and the squares of B's columns in one pass over B. Both are NaN or Inf for lines
@@ -237,7 +238,7 @@ static void start_product(struct mmul_check *check, const struct mmul_product *p
                           uint64_t seed) {
     check->n = product->n;
     check->k = product->k;
-    check->was_helped = false;
+    check->used_source = false;
     check->seed = seed;
     check->draws = (uint64_t)product->n; // the first n numbers are x
     check->sample_most =
@@ -267,7 +268,7 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
     if (check->has_nonfinite)
         mmul_check_find_nonfinite(check, product);
     sum_scale(check, product);
-    mmul_check_second_look_begin(check);
+    mmul_check_recheck_begin(check);
     if (!once)
         mmul_check_project(check,
                            &(struct mmul_check_projection){.x = mmul_check_operand_b(product),
@@ -283,7 +284,7 @@ int64_t mmul_check_saved_count(int64_t n, int64_t k) {
 }
 
 bool mmul_check_save(const struct mmul_check *check, double *saved) {
-    if (check->has_nonfinite || check->was_helped || check->is_direct)
+    if (check->has_nonfinite || check->used_source || check->is_direct)
         return false;
     memcpy(saved, check->x, (size_t)check->n * sizeof *saved);
     memcpy(saved + check->n, check->column_squares, (size_t)check->n * sizeof *saved);
@@ -300,7 +301,7 @@ void mmul_check_resume(struct mmul_check *check, const struct mmul_product *prod
     memcpy(check->column_squares, saved + check->n, (size_t)check->n * sizeof *saved);
     memcpy(check->bx, saved + 2 * check->n, (size_t)check->k * sizeof *saved);
     sum_scale(check, product);
-    mmul_check_second_look_begin(check);
+    mmul_check_recheck_begin(check);
 }
 
 // ------------------------------------------------------------------------------------ once per row
@@ -337,7 +338,7 @@ static bool scaled_row_is_right(struct mmul_check *check, const struct mmul_prod
                                 int64_t index) {
     struct mmul_check_row row = {.index = index};
     const bool is_double = mmul_product_dtype(product) == MMUL_F64;
-    const double flushed = mmul_check_type(product).smallest * fmax(1, fabs(product->beta));
+    const double flushed = mmul_check_type_limits(product).smallest * fmax(1, fabs(product->beta));
     mmul_check_load_row(check, product, &row);
     for (int64_t j = 0; j < product->n; j++) {
         double expected = product->beta != 0 ? product->beta * row.c_in[j] : 0;
@@ -350,14 +351,16 @@ static bool scaled_row_is_right(struct mmul_check *check, const struct mmul_prod
     return true;
 }
 
-struct mmul_check_type mmul_check_type(const struct mmul_product *product) {
-    static const struct mmul_check_type single = {0x1p-24, (double)FLT_MIN, (double)FLT_MAX, 0};
-    static const struct mmul_check_type twofold = {DOUBLE_UNIT, DBL_MIN, DBL_MAX, 0x1p-536};
+struct mmul_check_type_limits mmul_check_type_limits(const struct mmul_product *product) {
+    static const struct mmul_check_type_limits single = {0x1p-24, (double)FLT_MIN, (double)FLT_MAX,
+                                                         0};
+    static const struct mmul_check_type_limits twofold = {DOUBLE_UNIT, DBL_MIN, DBL_MAX, 0x1p-536};
     return mmul_product_dtype(product) == MMUL_F64 ? twofold : single;
 }
 
 double mmul_check_norm(const struct mmul_product *product, double squares, int64_t count) {
-    return sqrt(squares) + mmul_check_type(product).unseen * sqrt((double)count);
+    return sqrt(squares) +
+           mmul_check_type_limits(product).square_underflow_limit * sqrt((double)count);
 }
 
 // Sums the numbers that may be flushed: k products, k sums, the result, beta C_in, and k inputs on
@@ -366,7 +369,8 @@ double mmul_check_flush_error(const struct mmul_product *product, double norm, d
                               double weight) {
     double alpha = fmax(1, fabs(product->alpha)), root = sqrt((double)product->k);
     double numbers = alpha * (2 * (double)product->k + root * norm) + 2 + fabs(product->beta);
-    return mmul_check_type(product).smallest * (numbers * weight + alpha * root * column_norm);
+    return mmul_check_type_limits(product).smallest *
+           (numbers * weight + alpha * root * column_norm);
 }
 
 struct mmul_check_narrowing mmul_check_narrowing(const struct mmul_product *product) {
@@ -374,7 +378,7 @@ struct mmul_check_narrowing mmul_check_narrowing(const struct mmul_product *prod
         return (struct mmul_check_narrowing){0x1p-11, 0x1p-25, 65504};
     if (product->c_dtype == MMUL_BF16)
         return (struct mmul_check_narrowing){0x1p-8, 0x1p-134, 0x1.FEp127};
-    return (struct mmul_check_narrowing){0, 0, mmul_check_type(product).largest};
+    return (struct mmul_check_narrowing){0, 0, mmul_check_type_limits(product).largest};
 }
 
 // Returns tolerance_i; `own` are the rounding errors of the check itself.
@@ -389,7 +393,7 @@ static double tolerance_of(const struct mmul_check *check, const struct mmul_pro
     double column_norms = sqrt((double)check->n) * check->scale;
     struct mmul_check_narrowing narrow = mmul_check_narrowing(product);
     double narrowed = narrow.unit > 0 ? FLOOR * narrow.unit * row->c_norm : 0; // may overflow
-    return growth * mmul_check_type(product).unit * size + own + narrowed +
+    return growth * mmul_check_type_limits(product).unit * size + own + narrowed +
            narrow.tiny * check->reach +
            mmul_check_flush_error(product, row->norm, column_norms, check->reach);
 }
@@ -410,14 +414,14 @@ static bool row_is_right(struct mmul_check *check, const struct mmul_product *pr
     };
     bool plain =
         row.finite && !check->has_nonfinite && isfinite(row.residual) && isfinite(row.c_in_norm);
-    if (check->was_helped)
+    if (check->used_source)
         return plain && fabs(row.residual) <= tolerance_of(check, product, &row);
-    if (!plain && !mmul_check_classes(check, product, &row))
+    if (!plain && !mmul_check_compare_classes(check, product, &row))
         return false;
     if (!row.finite || !isfinite(row.norm) || !isfinite(row.c_in_norm))
         return true; // sums are useless: classes and a sample of elements have decided
     return fabs(row.residual) <= tolerance_of(check, product, &row) ||
-           mmul_check_second_look(check, product, &row);
+           mmul_check_recheck_row(check, product, &row);
 }
 
 int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *product,

@@ -56,14 +56,14 @@ void mmul_check_destroy(struct mmul_check *check);
 
 // Create a check with `bytes` bytes of room, at least mmul_check_bytes of every later fit, and fit
 // it to products up to (n, k). A fit discards the begun product, but keeps the threads of
-// mmul_check_share.
+// mmul_check_set_parallel.
 enum mmul_status mmul_check_create_room(int64_t bytes, struct mmul_check **check,
                                         struct mmul_error *err);
 void mmul_check_fit(struct mmul_check *check, int64_t n_max, int64_t k_max);
 
 // Shares passes over matrices among threads from now on; without it the caller works alone. The
 // verdict is the same.
-void mmul_check_share(struct mmul_check *check, struct mmul_parallel parallel);
+void mmul_check_set_parallel(struct mmul_check *check, struct mmul_parallel parallel);
 
 // A stored matrix (lines of `length` elements each, `ld` apart) and the requested sums: of the
 // weighted elements and of their squares, for every line and for every place in the lines.
@@ -87,10 +87,10 @@ struct mmul_check_source {
 // Sets a source to ask before every read of a matrix. A product begun with its help is judged by
 // sums alone, without a second look, so check a row that is called wrong again without the source.
 // project NULL: no source.
-void mmul_check_ask(struct mmul_check *check, struct mmul_check_source source);
+void mmul_check_set_source(struct mmul_check *check, struct mmul_check_source source);
 
 // Returns true if the source has helped since the last begin.
-bool mmul_check_was_helped(const struct mmul_check *check);
+bool mmul_check_used_source(const struct mmul_check *check);
 
 // Returns the bytes that mmul_check_create allocates, for the plan.
 int64_t mmul_check_bytes(int64_t n_max, int64_t k_max);
@@ -104,7 +104,7 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
 
 // Save and resume the results of a begin for other products with the same B, as
 // mmul_check_saved_count numbers. Saving returns false and saves nothing if B holds NaN or Inf, or
-// if a source has helped (mmul_check_ask). A resume equals a begin with the same B, seed and
+// if a source has helped (mmul_check_set_source). A resume equals a begin with the same B, seed and
 // zeroness of beta.
 int64_t mmul_check_saved_count(int64_t n, int64_t k);
 bool mmul_check_save(const struct mmul_check *check, double *saved);

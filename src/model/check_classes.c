@@ -28,7 +28,7 @@ static void record_nonfinite(struct mmul_check_nonfinite *nonfinite, int64_t pos
                              double value) {
     if (isnan(value))
         nonfinite->has_nan = true;
-    else if (nonfinite->inf_count < MMUL_CHECK_LISTED)
+    else if (nonfinite->inf_count < MMUL_CHECK_INF_LISTED)
         nonfinite->inf[nonfinite->inf_count++] = position;
     else
         nonfinite->more = true;
@@ -82,7 +82,7 @@ static double sum_listed(const struct mmul_check *check, const struct mmul_produ
         double a_value = check->row[listed->inf[t]];
         double b_value = mmul_check_element(b, listed->inf[t], col);
         sum += a_value * b_value;
-        *either |= fmin(fabs(a_value), fabs(b_value)) < mmul_check_type(product).smallest;
+        *either |= fmin(fabs(a_value), fabs(b_value)) < mmul_check_type_limits(product).smallest;
     }
     *either |= listed->more;
     return sum;
@@ -127,7 +127,7 @@ static bool class_is_right(const struct mmul_check *check, const struct mmul_pro
 // Takes an element with infinite or NaN C or C_in out of the sum a_i . (B x).
 static void exclude_element(const struct mmul_check *check, const struct mmul_product *product,
                             struct mmul_check_row *row, int64_t col) {
-    if (++row->left_out > LEFT_OUT_LIMIT) {
+    if (++row->excluded_count > LEFT_OUT_LIMIT) {
         row->residual = NAN;
         return;
     }
@@ -143,7 +143,7 @@ static void exclude_element(const struct mmul_check *check, const struct mmul_pr
 static bool element_is_right(const struct mmul_check *check, const struct mmul_product *product,
                              struct element at) {
     const struct mmul_check_operand b = mmul_check_operand_b(product);
-    const struct mmul_check_type type = mmul_check_type(product);
+    const struct mmul_check_type_limits type = mmul_check_type_limits(product);
     const long double added = (long double)product->beta * at.c_in;
     long double sum = 0, size = 0, flushed = (long double)type.smallest * (2 * check->k + 2);
     for (int64_t p = 0; p < check->k; p++) {
@@ -190,8 +190,8 @@ static bool sample_is_right(const struct mmul_check *check, const struct mmul_pr
     return true;
 }
 
-bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *product,
-                        struct mmul_check_row *row) {
+bool mmul_check_compare_classes(struct mmul_check *check, const struct mmul_product *product,
+                                struct mmul_check_row *row) {
     struct mmul_check_nonfinite in_row = {0};
     mmul_check_gather_row(check, product, row->index);
     mmul_check_load_row(check, product, row);
@@ -216,8 +216,9 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *pro
             exclude_element(check, product, row, j);
         }
     }
-    row->scale = sqrt(scale_squares) +
-                 check->reach * mmul_check_type(product).unseen * sqrt((double)check->k);
+    row->scale = sqrt(scale_squares) + check->reach *
+                                           mmul_check_type_limits(product).square_underflow_limit *
+                                           sqrt((double)check->k);
     row->c_in_norm = mmul_check_norm(product, c_in_squares, check->n);
     row->c_norm = sqrt(c_squares);
     return !row->finite || sample_is_right(check, product, row);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The check of products with a short inner range, k <= MMUL_CHECK_DIRECT. Each element of C is computed
-// again in double and judged by its own worst case. Projections would cost more here: they need a random
-// number, a norm and a guess per column of B, 32 bytes for each, and save no more than k additions per
-// element. (2^26 x 1) by (1 x 1): 0.4 s against 5.5 s.
+// The check of products with a short inner range, k <= MMUL_CHECK_DIRECT. Each element of C is
+// computed again in double and judged by its own worst case. Projections would cost more here: they
+// need a random number, a norm and a guess per column of B, 32 bytes for each, and save no more
+// than k additions per element. (2^26 x 1) by (1 x 1): 0.4 s against 5.5 s.
 //
-// The elements are visited along the stored lines of C, CHUNK at a time. A chunk passes when every element
-// is within (k + 4) u of what its terms add up to in size (Higham 2002, 3.5), computed in double. The
-// elements of a chunk that does not pass are judged one by one in long double, with NaN, Inf, overflow,
-// subnormal numbers and results rounded to 16 bits.
+// The elements are visited along the stored lines of C, CHUNK at a time. A chunk passes when every
+// element is within (k + 4) u of what its terms add up to in size (Higham 2002, 3.5), computed in
+// double. The elements of a chunk that does not pass are judged one by one in long double, with
+// NaN, Inf, overflow, subnormal numbers and results rounded to 16 bits.
 #include "model/check_state.h"
 
 #include <float.h>
@@ -88,7 +88,7 @@ static bool passes(const struct mmul_product *product, const struct chunk *x) {
         }
     }
     const double alpha = product->alpha, beta = product->beta,
-                 unit = ((double)product->k + 4) * mmul_check_type(product).unit,
+                 unit = ((double)product->k + 4) * mmul_check_type_limits(product).unit,
                  narrow = 2 * mmul_check_narrowing(product).unit;
     int far = 0;
     for (int64_t e = 0; e < x->count; e++) {
@@ -99,8 +99,8 @@ static bool passes(const struct mmul_product *product, const struct chunk *x) {
     return far == 0;
 }
 
-// Judges an element that is not finite, or is expected not to be. `either`: an Inf meets a subnormal
-// number, which a device may take as 0.
+// Judges an element that is not finite, or is expected not to be. `either`: an Inf meets a
+// subnormal number, which a device may take as 0.
 static bool class_is_right(double c, long double expected, bool either, bool may_overflow) {
     if (isnan(expected) ? isnan(c) : (long double)c == expected)
         return true;
@@ -108,7 +108,7 @@ static bool class_is_right(double c, long double expected, bool either, bool may
 }
 
 static bool element_is_right(const struct mmul_product *product, const struct chunk *x, int64_t e) {
-    const struct mmul_check_type type = mmul_check_type(product);
+    const struct mmul_check_type_limits type = mmul_check_type_limits(product);
     const struct mmul_check_narrowing narrow = mmul_check_narrowing(product);
     const long double added = product->beta != 0 ? (long double)product->beta * x->c_in[e] : 0;
     const long double alpha = fabs(product->alpha), most = fmax(1, fabs(product->alpha));

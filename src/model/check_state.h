@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
 // State shared by the parts of the check: check.c (the verdict), check_sums.c (elements and rows of
-// A, B and C, and the passes over them), check_second_look.c (rows beyond the tolerance),
-// check_classes.c (NaN and Inf) and check_direct.c (products with a short inner range). No other file includes it.
+// A, B and C, and the passes over them), check_recheck.c (rows beyond the tolerance),
+// check_classes.c (NaN and Inf) and check_direct.c (products with a short inner range). No other
+// file includes it.
 #pragma once
 
 #include "model/check.h"
 
 enum {
-    MMUL_CHECK_LISTED = 4,  // positions of NaN and Inf kept of each column of B and row of A
-    MMUL_CHECK_SAMPLE = 32, // columns of the second look; half as many for float64
-    MMUL_CHECK_LINES = 4,   // rows of a transposed matrix that are gathered at once
-    MMUL_CHECK_GUESS = 128, // elements of each column of B from which its size is guessed
+    MMUL_CHECK_INF_LISTED = 4,    // positions of NaN and Inf kept of each column of B and row of A
+    MMUL_CHECK_SAMPLE = 32,       // columns of the second look; half as many for float64
+    MMUL_CHECK_LINES = 4,         // rows of a transposed matrix that are gathered at once
+    MMUL_CHECK_SIZE_SAMPLE = 128, // elements of each column of B from which its size is guessed
     MMUL_CHECK_ROWS_AT_ONCE = 4096,
     MMUL_CHECK_DIRECT = 4, // inner range up to which every element is computed again
     MMUL_CHECK_PARTS = 16, // parts of a pass, at most: enough threads to saturate memory
@@ -31,11 +32,11 @@ struct mmul_check_nonfinite {
     bool has_nan;
     bool more; // Infs beyond the listed ones
     int inf_count;
-    int64_t inf[MMUL_CHECK_LISTED];
+    int64_t inf[MMUL_CHECK_INF_LISTED];
 };
 
 // Rows of a matrix, gathered for reading element by element.
-struct mmul_check_lines {
+struct mmul_check_gathered_rows {
     double *data;       // MMUL_CHECK_LINES rows, `stride` apart
     int64_t stride;     // not a power of two: rows would collide in one cache set
     int64_t begin, end; // the gathered rows
@@ -45,9 +46,9 @@ struct mmul_check {
     int64_t n_max, k_max, n, k;
     struct mmul_parallel parallel;
     struct mmul_check_source source;
-    bool was_helped; // the source has helped since the last begin
-    bool is_direct;  // no projections are made: every element is computed again
-    double *partial; // (mmul_check_partial_count), scratch of passes that threads share
+    bool used_source; // the source has helped since the last begin
+    bool is_direct;   // no projections are made: every element is computed again
+    double *partial;  // (mmul_check_partial_count), scratch of passes that threads share
     uint64_t seed;
     double *x;                              // (n), 0 if the column of B has NaN or Inf
     double *column_squares;                 // (n), of the finite elements
@@ -57,7 +58,7 @@ struct mmul_check {
     bool has_nonfinite;                     // then `nonfinite` is valid for columns with x = 0
     struct mmul_check_nonfinite *nonfinite; // (n)
     double *row;                            // (k), a row of A
-    struct mmul_check_lines a_lines, c_lines, c_in_lines;
+    struct mmul_check_gathered_rows a_lines, c_lines, c_in_lines;
     // State of the second look.
     double *errors; // (n), scratch
     uint64_t draws; // random numbers consumed
@@ -81,7 +82,7 @@ struct mmul_check_row {
     double c_in_norm;       // ||cin_i X||
     double c_norm;          // ||c_i X||, if C was rounded to 16 bits
     double residual;        // left side minus right side of the test
-    int64_t left_out;       // elements that take no part in `residual`, although their x is not 0
+    int64_t excluded_count; // elements that take no part in `residual`, although their x is not 0
 };
 
 // ------------------------------------------------------------------------------------ check_sums.c
@@ -121,7 +122,8 @@ struct mmul_check_projection {
 // squares may be NULL.
 void mmul_check_project(struct mmul_check *check, const struct mmul_check_projection *p);
 
-// Estimates column_squares from a sample of up to MMUL_CHECK_GUESS elements of each column of B.
+// Estimates column_squares from a sample of up to MMUL_CHECK_SIZE_SAMPLE elements of each column of
+// B.
 void mmul_check_sample_columns(struct mmul_check *check, const struct mmul_product *product);
 
 // Returns the number of doubles in check->partial.
@@ -135,18 +137,18 @@ void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_produ
 
 // Compares the classes of a row with NaN or Inf somewhere, and a sample of the elements without a
 // norm; returns false if one is wrong. Otherwise fills norm, finite, scale, c_in_norm, residual and
-// left_out of `row` from index and projection.
-bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *product,
-                        struct mmul_check_row *row);
+// excluded_count of `row` from index and projection.
+bool mmul_check_compare_classes(struct mmul_check *check, const struct mmul_product *product,
+                                struct mmul_check_row *row);
 
-// ----------------------------------------------------------------------------- check_second_look.c
+// ----------------------------------------------------------------------------- check_recheck.c
 
 // Draws the sample of columns from x and column_squares.
-void mmul_check_second_look_begin(struct mmul_check *check);
+void mmul_check_recheck_begin(struct mmul_check *check);
 
 // Returns true if a row of finite a_i is right although its residual is beyond the tolerance. If
 // the residual is not known (NaN), single elements decide alone.
-bool mmul_check_second_look(struct mmul_check *check, const struct mmul_product *product,
+bool mmul_check_recheck_row(struct mmul_check *check, const struct mmul_product *product,
                             const struct mmul_check_row *row);
 
 // ---------------------------------------------------------------------------------- check_direct.c
@@ -158,14 +160,15 @@ int64_t mmul_check_direct_rows(struct mmul_check *check, const struct mmul_produ
 // ----------------------------------------------------------------------------------------- check.c
 
 // Limits of the type of a product's arithmetic.
-struct mmul_check_type {
+struct mmul_check_type_limits {
     double unit;     // rounding error
     double smallest; // smallest normal number: devices may flush smaller ones to 0
     double largest;
     double
-        unseen; // Limit below which squares are 0 in double, or have lost digits; 0: no such limit.
+        // Limit below which squares are 0 in double, or have lost digits; 0: no such limit.
+        square_underflow_limit;
 };
-struct mmul_check_type mmul_check_type(const struct mmul_product *product);
+struct mmul_check_type_limits mmul_check_type_limits(const struct mmul_product *product);
 
 // Returns a norm from the sum of squares of `count` elements, with an allowance for squares that
 // underflow.

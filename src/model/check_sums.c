@@ -80,7 +80,7 @@ double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col)
 
 // Returns row `index` of op(X), (rows, cols), which stays in `lines` until the next load. A stored
 // line of a transposed matrix holds neighbours of several rows, so these are gathered together.
-static const double *load_row(struct mmul_check_lines *lines, struct mmul_check_operand x,
+static const double *load_row(struct mmul_check_gathered_rows *lines, struct mmul_check_operand x,
                               int64_t rows, int64_t cols, int64_t index) {
     if (!x.transposed) {
         mmul_check_read(x, index, 0, cols, lines->data);
@@ -472,7 +472,7 @@ static bool ask_source(struct mmul_check *check, const struct pass *pass) {
                                                .place_sums = pass->places.sums,
                                                .place_squares = pass->places.squares};
     const bool helps = check->source.project(check->source.context, &request);
-    check->was_helped |= helps;
+    check->used_source |= helps;
     return helps;
 }
 
@@ -534,7 +534,7 @@ void mmul_check_project(struct mmul_check *check, const struct mmul_check_projec
 
 void mmul_check_sample_columns(struct mmul_check *check, const struct mmul_product *product) {
     struct mmul_check_operand columns = mmul_check_operand_b(product);
-    int64_t count = check->k < MMUL_CHECK_GUESS ? check->k : MMUL_CHECK_GUESS;
+    int64_t count = check->k < MMUL_CHECK_SIZE_SAMPLE ? check->k : MMUL_CHECK_SIZE_SAMPLE;
     int64_t step = check->k / count;
     if (columns.transposed) { // a column is a line: its middle, which is contiguous
         size_t first = (size_t)((check->k - count) / 2);

@@ -14,9 +14,9 @@ enum mmul_status mmul_cluster_create(int size, int node_count, int device_count,
         return status;
     *made =
         (struct mmul_cluster){.size = size, .node_count = node_count, .device_count = device_count};
-    status = MMUL_ALLOCATE_ALL("the cluster", err, MMUL_WANT(made->ranks, size),
-                               MMUL_WANT(made->nodes, node_count),
-                               MMUL_WANT(made->devices, device_count));
+    status = MMUL_ALLOCATE_ALL("the cluster", err, MMUL_ARRAY(made->ranks, size),
+                               MMUL_ARRAY(made->nodes, node_count),
+                               MMUL_ARRAY(made->devices, device_count));
     if (status == MMUL_OK)
         *cluster = made;
     else
@@ -53,8 +53,8 @@ double mmul_rank_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype)
     return dtype == MMUL_F64 ? rank->speed.double_flops[MMUL_SPEED_POINTS - 1] : rank->speed_flops;
 }
 
-double mmul_rank_likely_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype,
-                              double assumed) {
+double mmul_rank_estimate_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype,
+                                double assumed) {
     const double single = mmul_rank_flops(rank, MMUL_F32),
                  twofold = mmul_rank_flops(rank, MMUL_F64),
                  likely = single > 0    ? single
@@ -63,7 +63,7 @@ double mmul_rank_likely_flops(const struct mmul_rank_info *rank, enum mmul_dtype
     return dtype != MMUL_F64 ? likely : twofold > 0 ? twofold : likely / 2;
 }
 
-bool mmul_speed_has(const struct mmul_speed *speed, unsigned types) {
+bool mmul_speed_has_types(const struct mmul_speed *speed, unsigned types) {
     return speed->origin != MMUL_SPEED_NONE && (!(types & 1U << MMUL_F32) || speed->flops[0] > 0) &&
            (!(types & 1U << MMUL_F64) || speed->double_flops[0] > 0);
 }
@@ -76,7 +76,7 @@ bool mmul_speed_is_unstable(const struct mmul_speed *speed, enum mmul_dtype dtyp
 bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster, unsigned types) {
     bool has = true;
     for (int rank = 0; has && rank < cluster->size; rank++)
-        has = mmul_speed_has(&cluster->ranks[rank].speed, types);
+        has = mmul_speed_has_types(&cluster->ranks[rank].speed, types);
     return has;
 }
 

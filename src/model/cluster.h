@@ -48,11 +48,11 @@ struct mmul_link {
 enum mmul_maps { MMUL_MAPS_A = 1, MMUL_MAPS_B = 2, MMUL_MAPS_C_IN = 4, MMUL_MAPS_C = 8 };
 
 // Return the flag of the operand that is cut along `axis`, and of the whole one.
-static inline unsigned mmul_maps_split(enum mmul_axis axis) {
+static inline unsigned mmul_maps_split_operand(enum mmul_axis axis) {
     return axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B;
 }
 
-static inline unsigned mmul_maps_whole(enum mmul_axis axis) {
+static inline unsigned mmul_maps_whole_operand(enum mmul_axis axis) {
     return axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A;
 }
 
@@ -126,7 +126,7 @@ double mmul_rank_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype)
 
 // Return true if all these types (a bit per type, 1 << MMUL_F32) have a rate, and if repeated times
 // in one type did not agree.
-bool mmul_speed_has(const struct mmul_speed *speed, unsigned types);
+bool mmul_speed_has_types(const struct mmul_speed *speed, unsigned types);
 bool mmul_speed_is_unstable(const struct mmul_speed *speed, enum mmul_dtype dtype);
 
 // Returns the mean speed of equal devices: each type's over those that have it, up to the sizes
@@ -136,8 +136,8 @@ struct mmul_speed mmul_speed_mean(const struct mmul_speed *speeds, int count);
 
 // Returns the rank's rate or an estimate: from the other type's rate, with float64 half as fast;
 // else `assumed`, which is for float32.
-double mmul_rank_likely_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype,
-                              double assumed);
+double mmul_rank_estimate_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype,
+                                double assumed);
 
 // Return true if every rank's speed in these types (a bit per type, 1 << MMUL_F32), or every node's
 // links, are known.

@@ -73,8 +73,9 @@ static int copy_without_gradient(struct mmul_build *b, int value) {
 // numpy's, ddof 0: the mean squared deviation from the mean.
 static int var(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0], axis = axis_of(b, call, true);
-    const int off = mmul_build_both(b, MMUL_SUBTRACT, x, reduce_along(b, MMUL_MEAN, x, axis));
-    return reduce_along(b, MMUL_MEAN, mmul_build_both(b, MMUL_MULTIPLY, off, off), axis);
+    const int off =
+        mmul_build_binary_values(b, MMUL_SUBTRACT, x, reduce_along(b, MMUL_MEAN, x, axis));
+    return reduce_along(b, MMUL_MEAN, mmul_build_binary_values(b, MMUL_MULTIPLY, off, off), axis);
 }
 
 // Returns a power of two for each group with elements so large or small that squares would overflow
@@ -84,9 +85,9 @@ static int var(struct mmul_build *b, const struct mmul_composite_call *call) {
 static int scale_for_squares(struct mmul_build *b, int x, int axis) {
     const bool is_double = b->err->status == MMUL_OK && b->program->values[x].dtype == MMUL_F64;
     const double limit = is_double ? 0x1p400 : 0x1p50, scale = is_double ? 0x1p600 : 0x1p80;
-    const int most = reduce_along(b, MMUL_MAX, mmul_build_one(b, MMUL_ABS, x), axis);
-    const int is_large = mmul_build_number(b, MMUL_GREATER, most, limit),
-              is_small = mmul_build_number(b, MMUL_LESS, most, 1 / limit);
+    const int most = reduce_along(b, MMUL_MAX, mmul_build_unary(b, MMUL_ABS, x), axis);
+    const int is_large = mmul_build_binary_number(b, MMUL_GREATER, most, limit),
+              is_small = mmul_build_binary_number(b, MMUL_LESS, most, 1 / limit);
     const int up = mmul_build_where(b, is_small, mmul_number_term(scale), mmul_number_term(1));
     return mmul_build_where(b, is_large, mmul_number_term(1 / scale), mmul_value_term(up));
 }
@@ -99,12 +100,13 @@ static int scale_of_all(struct mmul_build *b, const struct mmul_composite_call *
 // torch's gradient is 0 there.
 static int root_of_squares(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
     const int scale = scale_for_squares(b, x, axis);
-    const int scaled = mmul_build_both(b, MMUL_MULTIPLY, x, scale);
-    const int sum = reduce_along(b, kind, mmul_build_both(b, MMUL_MULTIPLY, scaled, scaled), axis);
-    const int is_none = mmul_build_number(b, MMUL_EQUAL, sum, 0);
-    const int root = mmul_build_one(
+    const int scaled = mmul_build_binary_values(b, MMUL_MULTIPLY, x, scale);
+    const int sum =
+        reduce_along(b, kind, mmul_build_binary_values(b, MMUL_MULTIPLY, scaled, scaled), axis);
+    const int is_none = mmul_build_binary_number(b, MMUL_EQUAL, sum, 0);
+    const int root = mmul_build_unary(
         b, MMUL_SQRT, mmul_build_where(b, is_none, mmul_number_term(0), mmul_value_term(sum)));
-    return mmul_build_both(b, MMUL_DIVIDE, root, scale);
+    return mmul_build_binary_values(b, MMUL_DIVIDE, root, scale);
 }
 
 int mmul_composite_norm(struct mmul_build *b, int x, int axis) {
@@ -117,7 +119,8 @@ static int norm(struct mmul_build *b, const struct mmul_composite_call *call) {
 
 static int standard_deviation(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0], axis = axis_of(b, call, true);
-    const int off = mmul_build_both(b, MMUL_SUBTRACT, x, reduce_along(b, MMUL_MEAN, x, axis));
+    const int off =
+        mmul_build_binary_values(b, MMUL_SUBTRACT, x, reduce_along(b, MMUL_MEAN, x, axis));
     return root_of_squares(b, MMUL_MEAN, off, axis);
 }
 
@@ -127,12 +130,14 @@ static int logsumexp(struct mmul_build *b, const struct mmul_composite_call *cal
     const int x = call->operands[0], axis = axis_of(b, call, true);
     const int most = reduce_along(b, MMUL_MAX, x, axis);
     const int is_infinite =
-        mmul_build_number(b, MMUL_EQUAL, mmul_build_one(b, MMUL_ABS, most), INFINITY);
+        mmul_build_binary_number(b, MMUL_EQUAL, mmul_build_unary(b, MMUL_ABS, most), INFINITY);
     const int shift = copy_without_gradient(
         b, mmul_build_where(b, is_infinite, mmul_number_term(0), mmul_value_term(most)));
-    const int powers = mmul_build_one(b, MMUL_EXP, mmul_build_both(b, MMUL_SUBTRACT, x, shift));
+    const int powers =
+        mmul_build_unary(b, MMUL_EXP, mmul_build_binary_values(b, MMUL_SUBTRACT, x, shift));
     const int sum = reduce_along(b, MMUL_SUM, powers, axis);
-    const int finite = mmul_build_both(b, MMUL_ADD, shift, mmul_build_one(b, MMUL_LOG, sum));
+    const int finite =
+        mmul_build_binary_values(b, MMUL_ADD, shift, mmul_build_unary(b, MMUL_LOG, sum));
     return mmul_build_where(b, is_infinite, mmul_value_term(most), mmul_value_term(finite));
 }
 
@@ -143,7 +148,7 @@ int mmul_composite_swap(struct mmul_build *b, int value, int axis) {
     with.axes[AXES + axis] = AXES - 1;
     with.axes[AXES - 1] = AXES + axis;
     return axis == -1   ? value
-           : axis == -2 ? mmul_build_one(b, MMUL_TRANSPOSE, value)
+           : axis == -2 ? mmul_build_unary(b, MMUL_TRANSPOSE, value)
                         : mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
 }
 
@@ -187,10 +192,10 @@ static int softmax(struct mmul_build *b, const struct mmul_composite_call *call)
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), which neither overflows nor loses a small term.
 static int softplus_of(struct mmul_build *b, int x) {
-    const int above = mmul_build_number(b, MMUL_MAXIMUM, x, 0);
-    const int power =
-        mmul_build_one(b, MMUL_EXP, mmul_build_one(b, MMUL_NEGATE, mmul_build_one(b, MMUL_ABS, x)));
-    return mmul_build_both(b, MMUL_ADD, above, mmul_build_one(b, MMUL_LOG1P, power));
+    const int above = mmul_build_binary_number(b, MMUL_MAXIMUM, x, 0);
+    const int power = mmul_build_unary(
+        b, MMUL_EXP, mmul_build_unary(b, MMUL_NEGATE, mmul_build_unary(b, MMUL_ABS, x)));
+    return mmul_build_binary_values(b, MMUL_ADD, above, mmul_build_unary(b, MMUL_LOG1P, power));
 }
 
 static int softplus(struct mmul_build *b, const struct mmul_composite_call *call) {
@@ -207,8 +212,8 @@ static int clip(struct mmul_build *b, const struct mmul_composite_call *call) {
             mmul_build_fail(b, MMUL_ERR_USAGE, "clip: a bound is not a number");
         if (isinf(bound) && (bound > 0) == (i == 1))
             continue;
-        x = mmul_build_where(b, mmul_build_number(b, beyond[i], x, bound), mmul_number_term(bound),
-                             mmul_value_term(x));
+        x = mmul_build_where(b, mmul_build_binary_number(b, beyond[i], x, bound),
+                             mmul_number_term(bound), mmul_value_term(x));
     }
     return x;
 }
@@ -248,7 +253,7 @@ static int column_beside(struct mmul_build *b, const struct mmul_composite_call 
 static int cross_entropy(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int logits = call->operands[0];
     const int ids = column_beside(b, call, logits, call->operands[1]);
-    return reduce_all(b, MMUL_MEAN, mmul_build_both(b, MMUL_CROSS_ENTROPY, logits, ids));
+    return reduce_all(b, MMUL_MEAN, mmul_build_binary_values(b, MMUL_CROSS_ENTROPY, logits, ids));
 }
 
 // table + for each of its rows the sum of the rows added there.
@@ -266,8 +271,8 @@ static int add_at(struct mmul_build *b, const struct mmul_composite_call *call) 
         mmul_value_term(mmul_build_reshape(b, rows, (struct mmul_shape){1, 1, count, r.cols})),
         mmul_value_term(mmul_build_reshape(b, column, (struct mmul_shape){1, 1, count, 1}))};
     const struct mmul_parameters with = {.axis = -2, .count = t.rows};
-    return mmul_build_both(b, MMUL_ADD, table,
-                           mmul_build_apply(b, MMUL_SUM_AT, operands, 2, &with));
+    return mmul_build_binary_values(b, MMUL_ADD, table,
+                                    mmul_build_apply(b, MMUL_SUM_AT, operands, 2, &with));
 }
 
 // ------------------------------------------------------------------------------------------ losses
@@ -285,16 +290,17 @@ static void require_alike(struct mmul_build *b, const struct mmul_composite_call
 
 static int mse(struct mmul_build *b, const struct mmul_composite_call *call) {
     require_alike(b, call);
-    const int off = mmul_build_both(b, MMUL_SUBTRACT, call->operands[0], call->operands[1]);
-    return reduce_all(b, MMUL_MEAN, mmul_build_both(b, MMUL_MULTIPLY, off, off));
+    const int off =
+        mmul_build_binary_values(b, MMUL_SUBTRACT, call->operands[0], call->operands[1]);
+    return reduce_all(b, MMUL_MEAN, mmul_build_binary_values(b, MMUL_MULTIPLY, off, off));
 }
 
 // softplus(x) - x y: torch's with logits.
 static int binary_cross_entropy(struct mmul_build *b, const struct mmul_composite_call *call) {
     require_alike(b, call);
     const int x = call->operands[0], y = call->operands[1];
-    const int each = mmul_build_both(b, MMUL_SUBTRACT, softplus_of(b, x),
-                                     mmul_build_both(b, MMUL_MULTIPLY, x, y));
+    const int each = mmul_build_binary_values(b, MMUL_SUBTRACT, softplus_of(b, x),
+                                              mmul_build_binary_values(b, MMUL_MULTIPLY, x, y));
     return reduce_all(b, MMUL_MEAN, each);
 }
 
@@ -323,14 +329,14 @@ static int dropout(struct mmul_build *b, const struct mmul_composite_call *call)
     if (p == 0 || b->err->status != MMUL_OK)
         return x;
     const int drawn = mmul_build_generate(b, mmul_build_shape(b, x), MMUL_GENERATE_UNIFORM,
-                                          mmul_composite_seed(seed, turn));
+                                          mmul_composite_draw_seed(seed, turn));
     const int is_left =
-        mmul_build_number(b, MMUL_GREATER_EQUAL, drawn, floor(p * 0x1p24) * 0x1p-23 - 1);
-    const int scaled = mmul_build_number(b, MMUL_MULTIPLY, x, 1 / (1 - p));
+        mmul_build_binary_number(b, MMUL_GREATER_EQUAL, drawn, floor(p * 0x1p24) * 0x1p-23 - 1);
+    const int scaled = mmul_build_binary_number(b, MMUL_MULTIPLY, x, 1 / (1 - p));
     return mmul_build_where(b, is_left, mmul_value_term(scaled), mmul_number_term(0));
 }
 
-uint64_t mmul_composite_seed(double seed, double turn) {
+uint64_t mmul_composite_draw_seed(double seed, double turn) {
     return mmul_random_at((uint64_t)seed, (uint64_t)turn);
 }
 
@@ -342,7 +348,7 @@ static struct mmul_operation *find_maker(const struct mmul_program *program, int
     return NULL;
 }
 
-struct mmul_operation *mmul_composite_draw(const struct mmul_program *program, int value) {
+struct mmul_operation *mmul_composite_find_draw(const struct mmul_program *program, int value) {
     const struct mmul_operation *picks = find_maker(program, value, MMUL_WHERE);
     const struct mmul_operation *compares =
         picks != NULL ? find_maker(program, picks->operands[0], MMUL_GREATER_EQUAL) : NULL;
@@ -468,7 +474,7 @@ static enum mmul_status check_operands(const struct mmul_program *program,
                                        struct mmul_error *err) {
     const int values = TABLE[which].operands, all = values + TABLE[which].numbers;
     if (call->operand_count != all)
-        return mmul_program_fail_count(call->name, all, all, call->operand_count, err);
+        return mmul_program_fail_operand_count(call->name, all, all, call->operand_count, err);
     for (int i = 0; i < all; i++)
         if ((call->operands[i] == MMUL_NUMBER) != (i >= values))
             return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %s", call->name,
@@ -490,7 +496,8 @@ enum mmul_status mmul_composite_append(struct mmul_program *program,
     if (mmul_build_end(&b) != MMUL_OK)
         return err->status;
     if (name != NULL && made >= b.values) { // not if it is an operand itself
-        mmul_text_copy_ends(program->values[made].name, sizeof program->values[made].name, name);
+        mmul_text_copy_shortened(program->values[made].name, sizeof program->values[made].name,
+                                 name);
         mmul_make_printable(program->values[made].name);
     }
     if (value != NULL)

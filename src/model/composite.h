@@ -34,5 +34,5 @@ int mmul_composite_norm(struct mmul_build *b, int x, int axis);
 
 // Return the operation that draws for a value that dropout has made (NULL: dropout has not made
 // it), and its seed for dropout's seed and turn, which are whole numbers from 0 on.
-struct mmul_operation *mmul_composite_draw(const struct mmul_program *program, int value);
-uint64_t mmul_composite_seed(double seed, double turn);
+struct mmul_operation *mmul_composite_find_draw(const struct mmul_program *program, int value);
+uint64_t mmul_composite_draw_seed(double seed, double turn);

@@ -21,18 +21,19 @@ static int mark_integers_as(struct mmul_build *b, int made, int x) {
 
 // Makes a row of 0 to count - 1 as sums of ones, exact in float32 up to 2^24.
 static int count_columns(struct mmul_build *b, int64_t count) {
-    const int ones = mmul_build_filled(b, (struct mmul_shape){1, 1, 1, count}, true);
+    const int ones = mmul_build_fill(b, (struct mmul_shape){1, 1, 1, count}, true);
     if (count > COUNTED_MOST)
         mmul_build_fail(b, MMUL_ERR_DATA, "a diagonal of %lld rows or columns: at most %d",
                         (long long)count, COUNTED_MOST);
-    return mmul_build_number(b, MMUL_SUBTRACT, mmul_build_one(b, MMUL_CUMSUM, ones), 1);
+    return mmul_build_binary_number(b, MMUL_SUBTRACT, mmul_build_unary(b, MMUL_CUMSUM, ones), 1);
 }
 
 // Makes a matrix of these sizes that is True where column - row compares so to k.
 static int compare_places(struct mmul_build *b, int64_t rows, int64_t cols,
                           enum mmul_operation_kind kind, int64_t k) {
-    const int row = mmul_build_number(b, MMUL_ADD, count_columns(b, rows), (double)k);
-    return mmul_build_both(b, kind, count_columns(b, cols), mmul_build_one(b, MMUL_TRANSPOSE, row));
+    const int row = mmul_build_binary_number(b, MMUL_ADD, count_columns(b, rows), (double)k);
+    return mmul_build_binary_values(b, kind, count_columns(b, cols),
+                                    mmul_build_unary(b, MMUL_TRANSPOSE, row));
 }
 
 static int keep_triangle(struct mmul_build *b, const struct mmul_composite_call *call,
@@ -71,7 +72,7 @@ int mmul_composite_diag(struct mmul_build *b, const struct mmul_composite_call *
     const int is_there = compare_places(b, n + off, n + off, MMUL_EQUAL, k);
     int along = mmul_build_pad(b, x, AXES - 1, 0, n + off);
     if (k > 0)
-        along = mmul_build_one(b, MMUL_TRANSPOSE, along);
+        along = mmul_build_unary(b, MMUL_TRANSPOSE, along);
     return mark_integers_as(
         b, mmul_build_where(b, is_there, mmul_value_term(along), mmul_number_term(0)), x);
 }
@@ -113,7 +114,7 @@ static struct mmul_shape flatten_around_axis(const int64_t sizes[static AXES], i
 // Repeats to a larger shape: a size of 1 becomes `count`. Bits are unchanged, which a sum with 0 or
 // a product with 1 would not guarantee.
 static int broadcast(struct mmul_build *b, int x, struct mmul_shape ones) {
-    const int all = mmul_build_filled(b, ones, true);
+    const int all = mmul_build_fill(b, ones, true);
     return mark_integers_as(b, mmul_build_where(b, all, mmul_value_term(x), mmul_number_term(0)),
                             x);
 }
@@ -138,7 +139,7 @@ int mmul_composite_tile(struct mmul_build *b, const struct mmul_composite_call *
             continue;
         const struct mmul_shape one = {1, parts.depth, 1, parts.rows * parts.cols};
         x = broadcast(b, mmul_build_reshape(b, x, one), (struct mmul_shape){1, 1, counts[s], 1});
-        x = mmul_build_reshape(b, x, mmul_build_of_sizes(sizes));
+        x = mmul_build_reshape(b, x, mmul_build_shape_of_sizes(sizes));
     }
     return x;
 }
@@ -160,7 +161,7 @@ int mmul_composite_repeat(struct mmul_build *b, const struct mmul_composite_call
     const struct mmul_shape one = {parts.depth, parts.rows, 1, parts.cols};
     const int made =
         broadcast(b, mmul_build_reshape(b, x, one), (struct mmul_shape){1, 1, count, 1});
-    return mmul_build_reshape(b, made, mmul_build_of_sizes(sizes));
+    return mmul_build_reshape(b, made, mmul_build_shape_of_sizes(sizes));
 }
 
 int mmul_composite_outer(struct mmul_build *b, const struct mmul_composite_call *call) {
@@ -168,7 +169,7 @@ int mmul_composite_outer(struct mmul_build *b, const struct mmul_composite_call 
                             t = mmul_build_shape(b, call->operands[1]);
     const int64_t m = mmul_shape_matrices(s) * s.rows * s.cols,
                   n = mmul_shape_matrices(t) * t.rows * t.cols;
-    return mmul_build_both(
+    return mmul_build_binary_values(
         b, MMUL_MULTIPLY, mmul_build_reshape(b, call->operands[0], (struct mmul_shape){1, 1, m, 1}),
         mmul_build_reshape(b, call->operands[1], (struct mmul_shape){1, 1, 1, n}));
 }
@@ -191,12 +192,13 @@ static int product_of_rows(struct mmul_build *b, int x) {
         const int64_t half = n / 2;
         if (n % 2 == 1) {
             const int last = slice_columns(b, x, n - 1, n);
-            left = left == MMUL_NO_VALUE ? last : mmul_build_both(b, MMUL_MULTIPLY, left, last);
+            left = left == MMUL_NO_VALUE ? last
+                                         : mmul_build_binary_values(b, MMUL_MULTIPLY, left, last);
         }
-        x = mmul_build_both(b, MMUL_MULTIPLY, slice_columns(b, x, 0, half),
-                            slice_columns(b, x, half, 2 * half));
+        x = mmul_build_binary_values(b, MMUL_MULTIPLY, slice_columns(b, x, 0, half),
+                                     slice_columns(b, x, half, 2 * half));
     }
-    return left == MMUL_NO_VALUE ? x : mmul_build_both(b, MMUL_MULTIPLY, x, left);
+    return left == MMUL_NO_VALUE ? x : mmul_build_binary_values(b, MMUL_MULTIPLY, x, left);
 }
 
 static int check_axis(struct mmul_build *b, const struct mmul_composite_call *call) {
@@ -223,7 +225,7 @@ int mmul_composite_prod(struct mmul_build *b, const struct mmul_composite_call *
 static int reduce_truth(struct mmul_build *b, const struct mmul_composite_call *call,
                         enum mmul_operation_kind kind) {
     const int axis = check_axis(b, call);
-    const int is_true = mmul_build_number(b, MMUL_NOT_EQUAL, call->operands[0], 0);
+    const int is_true = mmul_build_binary_number(b, MMUL_NOT_EQUAL, call->operands[0], 0);
     return b->err->status == MMUL_OK ? mmul_composite_reduce(b, kind, is_true, axis)
                                      : MMUL_NO_VALUE;
 }
@@ -239,22 +241,22 @@ int mmul_composite_any(struct mmul_build *b, const struct mmul_composite_call *c
 // ---------------------------------------------------------------------------------------- elements
 
 int mmul_composite_isnan(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return mmul_build_both(b, MMUL_NOT_EQUAL, call->operands[0], call->operands[0]);
+    return mmul_build_binary_values(b, MMUL_NOT_EQUAL, call->operands[0], call->operands[0]);
 }
 
 // -floor(-x), also of zeros.
 int mmul_composite_ceil(struct mmul_build *b, const struct mmul_composite_call *call) {
-    const int down = mmul_build_one(b, MMUL_NEGATE, call->operands[0]);
-    return mmul_build_one(b, MMUL_NEGATE, mmul_build_one(b, MMUL_FLOOR, down));
+    const int down = mmul_build_unary(b, MMUL_NEGATE, call->operands[0]);
+    return mmul_build_unary(b, MMUL_NEGATE, mmul_build_unary(b, MMUL_FLOOR, down));
 }
 
 // NaN stays NaN. No gradient passes.
 int mmul_composite_sign(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0];
-    const int above = mmul_build_number(b, MMUL_GREATER, x, 0),
-              below = mmul_build_number(b, MMUL_LESS, x, 0);
-    const int size = mmul_build_both(b, MMUL_SUBTRACT, above, below);
-    return mmul_build_where(b, mmul_build_both(b, MMUL_EQUAL, x, x), mmul_value_term(size),
+    const int above = mmul_build_binary_number(b, MMUL_GREATER, x, 0),
+              below = mmul_build_binary_number(b, MMUL_LESS, x, 0);
+    const int size = mmul_build_binary_values(b, MMUL_SUBTRACT, above, below);
+    return mmul_build_where(b, mmul_build_binary_values(b, MMUL_EQUAL, x, x), mmul_value_term(size),
                             mmul_number_term(NAN));
 }
 
@@ -314,7 +316,7 @@ static int permute_to_labels(struct mmul_build *b, const struct labelled *x, con
     const int *a = with.axes;
     const bool is_same = a[0] == 0 && a[1] == 1 && a[2] == 2;
     if (is_same || (a[0] == 0 && a[1] == 1 && a[2] == 3))
-        return is_same ? x->value : mmul_build_one(b, MMUL_TRANSPOSE, x->value);
+        return is_same ? x->value : mmul_build_unary(b, MMUL_TRANSPOSE, x->value);
     return mmul_build_apply(b, MMUL_PERMUTE, &operand, 1, &with);
 }
 
@@ -377,10 +379,11 @@ static int multiply_stacks(struct mmul_build *b, const struct labelled *x, const
                            const struct order *order) {
     const bool is_by_rows = order->counts[OF_FIRST] + order->counts[OF_SECOND] == 0;
     if (!is_by_rows)
-        return mmul_build_both(b, MMUL_MATMUL, reshape_to_stack(b, x, order, OF_FIRST, ADDED_UP),
-                               reshape_to_stack(b, y, order, ADDED_UP, OF_SECOND));
+        return mmul_build_binary_values(b, MMUL_MATMUL,
+                                        reshape_to_stack(b, x, order, OF_FIRST, ADDED_UP),
+                                        reshape_to_stack(b, y, order, ADDED_UP, OF_SECOND));
     const struct mmul_shape rows = {1, 1, order->sizes[IN_ALL], order->sizes[ADDED_UP]};
-    const int each = mmul_build_both(
+    const int each = mmul_build_binary_values(
         b, MMUL_MULTIPLY,
         mmul_build_reshape(b, reshape_to_stack(b, x, order, OF_FIRST, ADDED_UP), rows),
         mmul_build_reshape(b, reshape_to_stack(b, y, order, OF_FIRST, ADDED_UP), rows));
@@ -413,6 +416,6 @@ int mmul_composite_einsum(struct mmul_build *b, const struct mmul_composite_call
     for (int s = 0; s < AXES; s++)
         if (result[s] > 0)
             labels[wanted++] = result[s];
-    z.value = mmul_build_reshape(b, made, mmul_build_of_sizes(sizes));
+    z.value = mmul_build_reshape(b, made, mmul_build_shape_of_sizes(sizes));
     return b->err->status == MMUL_OK ? permute_to_labels(b, &z, labels, wanted) : MMUL_NO_VALUE;
 }

@@ -38,7 +38,7 @@ size_t mmul_dtype_bytes(enum mmul_dtype dtype) {
     return dtypes[dtype].bytes;
 }
 
-enum mmul_dtype mmul_dtype_computed(enum mmul_dtype a, enum mmul_dtype b) {
+enum mmul_dtype mmul_dtype_of_product(enum mmul_dtype a, enum mmul_dtype b) {
     return a == MMUL_F64 && b == MMUL_F64 ? MMUL_F64 : MMUL_F32;
 }
 
@@ -117,7 +117,7 @@ bool mmul_dtype_is_integer(enum mmul_dtype dtype) {
     return dtypes[dtype].most > 0;
 }
 
-int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index) {
+int64_t mmul_dtype_get_integer(enum mmul_dtype dtype, const void *src, int64_t index) {
     const size_t bytes = dtypes[dtype].bytes;
     const unsigned char *at = (const unsigned char *)src + bytes * (size_t)index;
     uint16_t two;
@@ -138,7 +138,7 @@ int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index
     }
 }
 
-double mmul_dtype_real(enum mmul_dtype dtype, const void *src, int64_t index) {
+double mmul_dtype_get_real(enum mmul_dtype dtype, const void *src, int64_t index) {
     return dtype == MMUL_F64 ? ((const double *)src)[index] : (double)((const float *)src)[index];
 }
 
@@ -175,7 +175,7 @@ void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, flo
         break;
     default:
         for (int64_t e = 0; e < count; e++)
-            dst[e] = (float)mmul_dtype_integer(dtype, src, e);
+            dst[e] = (float)mmul_dtype_get_integer(dtype, src, e);
         break;
     }
 }

@@ -17,18 +17,18 @@ bool mmul_dtype_is_integer(enum mmul_dtype dtype);
 
 // Returns the type in which numbers of these two types are multiplied: float64 if both are, else
 // float32.
-enum mmul_dtype mmul_dtype_computed(enum mmul_dtype a, enum mmul_dtype b);
+enum mmul_dtype mmul_dtype_of_product(enum mmul_dtype a, enum mmul_dtype b);
 
 // Returns element `index` of an array of whole numbers, at any address.
-int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index);
+int64_t mmul_dtype_get_integer(enum mmul_dtype dtype, const void *src, int64_t index);
 
 // Returns the address `elements` elements behind `at`.
-static inline void *mmul_dtype_ahead(enum mmul_dtype dtype, const void *at, int64_t elements) {
+static inline void *mmul_dtype_advance(enum mmul_dtype dtype, const void *at, int64_t elements) {
     return (char *)(uintptr_t)at + elements * (int64_t)mmul_dtype_bytes(dtype);
 }
 
 // Returns element `index` of an aligned array of float32 or float64.
-double mmul_dtype_real(enum mmul_dtype dtype, const void *src, int64_t index);
+double mmul_dtype_get_real(enum mmul_dtype dtype, const void *src, int64_t index);
 
 // Sets that element to `value`, rounded for float32.
 void mmul_dtype_set_real(enum mmul_dtype dtype, void *dst, int64_t index, double value);

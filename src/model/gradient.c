@@ -15,10 +15,10 @@ enum { AXES = 4 };
 
 // ------------------------------------------------------------------------------------------- sizes
 
-int mmul_to_shape(struct mmul_build *b, int value, struct mmul_shape shape) {
+int mmul_build_broadcast(struct mmul_build *b, int value, struct mmul_shape shape) {
     if (value < 0 || mmul_shape_equal(mmul_build_shape(b, value), shape))
         return value;
-    return mmul_build_both(b, MMUL_ADD, mmul_build_filled(b, shape, false), value);
+    return mmul_build_binary_values(b, MMUL_ADD, mmul_build_fill(b, shape, false), value);
 }
 
 // Sums a value with sizes that repeat to `whole`, along the axes that `part` does not have; the
@@ -38,27 +38,28 @@ static int sum_to_shape(struct mmul_build *b, int value, struct mmul_shape whole
         else
             times *= (double)all[s];
     }
-    return times > 1 ? mmul_build_number(b, MMUL_MULTIPLY, value, times) : value;
+    return times > 1 ? mmul_build_binary_number(b, MMUL_MULTIPLY, value, times) : value;
 }
 
 // -------------------------------------------------------------------------------- adding gradients
 
 // Adds two gradients of a value: on the ranks of both if these are equal, else on the value's.
-static int add_two_gradients(struct mmul_backward *w, int to, int one, int other) {
+static int add_two_gradients(struct mmul_gradient_traversal *w, int to, int one, int other) {
     struct mmul_program *p = w->b->program;
-    const int team = p->team;
-    p->team =
-        p->values[one].team == p->values[other].team ? p->values[one].team : p->values[to].team;
-    const int sum = mmul_build_both(w->b, MMUL_ADD, one, other);
-    p->team = team;
+    const int rank_group = p->rank_group;
+    p->rank_group = p->values[one].rank_group == p->values[other].rank_group
+                        ? p->values[one].rank_group
+                        : p->values[to].rank_group;
+    const int sum = mmul_build_binary_values(w->b, MMUL_ADD, one, other);
+    p->rank_group = rank_group;
     return sum;
 }
 
-void mmul_give(struct mmul_backward *w, int operand, int value) {
-    mmul_give_to(w, w->operation.operands[operand], value);
+void mmul_gradient_add(struct mmul_gradient_traversal *w, int operand, int value) {
+    mmul_gradient_add_to(w, w->operation.operands[operand], value);
 }
 
-void mmul_give_to(struct mmul_backward *w, int to, int value) {
+void mmul_gradient_add_to(struct mmul_gradient_traversal *w, int to, int value) {
     if (to == MMUL_NUMBER || !w->is_wanted[to] || value == MMUL_NO_VALUE)
         return;
     int *gradient = &w->gradients[to];
@@ -68,15 +69,15 @@ void mmul_give_to(struct mmul_backward *w, int to, int value) {
         *gradient = add_two_gradients(w, to, *gradient, value);
 }
 
-void mmul_give_summed_from(struct mmul_backward *w, int operand, int value,
-                           struct mmul_shape shape) {
+void mmul_gradient_add_summed_from(struct mmul_gradient_traversal *w, int operand, int value,
+                                   struct mmul_shape shape) {
     const int to = w->operation.operands[operand];
     if (to != MMUL_NUMBER && w->is_wanted[to] && value != MMUL_NO_VALUE)
-        mmul_give(w, operand, sum_to_shape(w->b, value, shape, mmul_build_shape(w->b, to)));
+        mmul_gradient_add(w, operand, sum_to_shape(w->b, value, shape, mmul_build_shape(w->b, to)));
 }
 
-void mmul_give_summed(struct mmul_backward *w, int operand, int value) {
-    mmul_give_summed_from(w, operand, value, mmul_build_shape(w->b, w->operation.result));
+void mmul_gradient_add_summed(struct mmul_gradient_traversal *w, int operand, int value) {
+    mmul_gradient_add_summed_from(w, operand, value, mmul_build_shape(w->b, w->operation.result));
 }
 
 // --------------------------------------------------------------------------------------- traversal
@@ -100,14 +101,14 @@ static void find_dependent(const struct mmul_program *p, const int *xs, int coun
     }
 }
 
-static void apply_rule(struct mmul_backward *w, int operation) {
+static void apply_rule(struct mmul_gradient_traversal *w, int operation) {
     struct mmul_program *p = w->b->program;
     const char *reason = NULL;
     bool is_needed = false;
     w->operation = p->operations[operation];
     const struct mmul_operation *o = &w->operation;
     if (o->result >= 0)
-        mmul_join_pieces(w, o->result);
+        mmul_gradient_join_pieces(w, o->result);
     if (!depends_smoothly(p, o) || w->gradients[o->result] == MMUL_NO_VALUE)
         return;
     for (int j = 0; j < o->operand_count; j++)
@@ -117,14 +118,14 @@ static void apply_rule(struct mmul_backward *w, int operation) {
     w->gradient = w->gradients[o->result];
     // A gradient is computed on the ranks of its operation.
     const struct mmul_value *made = &p->values[o->result];
-    p->team = made->backward_team != 0 ? made->backward_team : made->team;
+    p->rank_group = made->backward_group != 0 ? made->backward_group : made->rank_group;
     mmul_gradient_rule *rule = mmul_gradient_rule_of(o->kind, &reason);
     if (rule != NULL)
         rule(w);
     else
         mmul_build_fail(w->b, MMUL_ERR_DATA, "cannot differentiate %s: %s",
                         mmul_operation_row(o->kind)->name, reason);
-    p->team = 0;
+    p->rank_group = 0;
 }
 
 // Gives a requested gradient all of its sizes, a name and a type.
@@ -137,13 +138,13 @@ static int finish_gradient(struct mmul_build *b, int x, int gradient, int y) {
         return MMUL_NO_VALUE;
     }
     snprintf(name, sizeof name, "gradient of %.*s", MMUL_VALUE_NAME_BYTES - 16, values[x].name);
-    gradient = mmul_to_shape(b, gradient, values[x].shape);
+    gradient = mmul_build_broadcast(b, gradient, values[x].shape);
     struct mmul_value *made = &b->program->values[gradient];
     if (gradient >= b->values)
         memcpy(made->name, name, sizeof name);
-    if (made->is_open &&
-        !b->program->values[x].is_open) { // made of numbers alone: takes the type of x
-        made->is_open = false;
+    if (made->has_open_type &&
+        !b->program->values[x].has_open_type) { // made of numbers alone: takes the type of x
+        made->has_open_type = false;
         made->dtype = b->program->values[x].dtype;
     }
     return gradient;
@@ -186,19 +187,19 @@ static enum mmul_status add_gradients(struct mmul_program *program,
                                       struct known *known, int *gradients, struct mmul_error *err) {
     const int y = request->y;
     struct mmul_build b = mmul_build_begin(program, request->origin, err);
-    struct mmul_backward w = {.b = &b,
-                              .is_wanted = known->depends,
-                              .gradients = known->gradients,
-                              .pieces = &known->pieces};
+    struct mmul_gradient_traversal w = {.b = &b,
+                                        .is_wanted = known->depends,
+                                        .gradients = known->gradients,
+                                        .pieces = &known->pieces};
     for (int i = 0; i < program->value_count; i++)
         known->gradients[i] = MMUL_NO_VALUE;
     find_dependent(program, request->xs, request->count, known->depends);
     if (known->depends[y])
-        known->gradients[y] = mmul_build_filled(&b, program->values[y].shape, true);
+        known->gradients[y] = mmul_build_fill(&b, program->values[y].shape, true);
     for (int i = b.operations - 1; i >= 0 && err->status == MMUL_OK; i--)
         apply_rule(&w, i);
     for (int i = 0; i < request->count && err->status == MMUL_OK; i++)
-        mmul_join_pieces(&w, request->xs[i]);
+        mmul_gradient_join_pieces(&w, request->xs[i]);
     for (int i = 0; i < request->count && err->status == MMUL_OK; i++)
         gradients[i] = finish_gradient(&b, request->xs[i], known->gradients[request->xs[i]], y);
     return mmul_build_end(&b);
@@ -211,9 +212,9 @@ enum mmul_status mmul_program_add_gradients(struct mmul_program *program,
     if (check_request(program, request, err) != MMUL_OK)
         return err->status;
     enum mmul_status status =
-        MMUL_ALLOCATE_ALL("gradients", err, MMUL_WANT(known.gradients, program->value_count),
-                          MMUL_WANT(known.depends, program->value_count),
-                          MMUL_WANT(known.pieces.pieces, program->operation_count));
+        MMUL_ALLOCATE_ALL("gradients", err, MMUL_ARRAY(known.gradients, program->value_count),
+                          MMUL_ARRAY(known.depends, program->value_count),
+                          MMUL_ARRAY(known.pieces.pieces, program->operation_count));
     if (status == MMUL_OK)
         status = add_gradients(program, request, &known, gradients, err);
     mmul_free(known.gradients);

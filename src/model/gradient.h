@@ -11,7 +11,7 @@
 #include "model/build.h"
 
 // Traversal state at one operation.
-struct mmul_backward {
+struct mmul_gradient_traversal {
     struct mmul_build *b;
     struct mmul_operation operation; // a copy: the program grows
     int gradient;                    // gradient of its result
@@ -20,7 +20,7 @@ struct mmul_backward {
     struct mmul_pieces *pieces; // pieces of these gradients (model/gradient_pieces.h)
 };
 
-typedef void mmul_gradient_rule(struct mmul_backward *w);
+typedef void mmul_gradient_rule(struct mmul_gradient_traversal *w);
 
 // Returns the rule of an operation. NULL: there is none. Then *reason says why it cannot be
 // differentiated, or is NULL if the result does not depend smoothly on any operand (comparisons,
@@ -28,18 +28,18 @@ typedef void mmul_gradient_rule(struct mmul_backward *w);
 mmul_gradient_rule *mmul_gradient_rule_of(enum mmul_operation_kind kind, const char **reason);
 
 // Adds to the gradient of an operand a value with sizes that repeat to the operand's.
-void mmul_give(struct mmul_backward *w, int operand, int value);
+void mmul_gradient_add(struct mmul_gradient_traversal *w, int operand, int value);
 // Adds to the gradient of a value of the original program.
-void mmul_give_to(struct mmul_backward *w, int to, int value);
+void mmul_gradient_add_to(struct mmul_gradient_traversal *w, int to, int value);
 
 // Adds to the gradient of an operand that repeats: sums along the axes where it does.
-void mmul_give_summed(struct mmul_backward *w, int operand, int value);
+void mmul_gradient_add_summed(struct mmul_gradient_traversal *w, int operand, int value);
 // Does so for a value with sizes from `shape` instead of the result.
-void mmul_give_summed_from(struct mmul_backward *w, int operand, int value,
-                           struct mmul_shape shape);
+void mmul_gradient_add_summed_from(struct mmul_gradient_traversal *w, int operand, int value,
+                                   struct mmul_shape shape);
 
 // Expands a value to `shape`, to which its sizes repeat.
-int mmul_to_shape(struct mmul_build *b, int value, struct mmul_shape shape);
+int mmul_build_broadcast(struct mmul_build *b, int value, struct mmul_shape shape);
 
 // Implements mmul_program_gradients of the public header.
 enum mmul_status mmul_program_add_gradients(struct mmul_program *program,

@@ -22,40 +22,41 @@ static struct mmul_piece remove_piece(struct mmul_pieces *all, struct mmul_piece
 
 // Returns the team of the pieces if all have the same, else the value's.
 static int choose_team(const struct mmul_program *p, const struct mmul_pieces *all, int of) {
-    int team = -1;
+    int rank_group = -1;
     for (const struct mmul_piece *piece = all->pieces; piece < all->pieces + all->count; piece++) {
         if (piece->of != of)
             continue;
-        const int its = p->values[piece->gradient].team;
-        team = team < 0 || team == its ? its : p->values[of].team;
+        const int its = p->values[piece->gradient].rank_group;
+        rank_group = rank_group < 0 || rank_group == its ? its : p->values[of].rank_group;
     }
-    return team;
+    return rank_group;
 }
 
-void mmul_join_pieces(struct mmul_backward *w, int of) {
+void mmul_gradient_join_pieces(struct mmul_gradient_traversal *w, int of) {
     struct mmul_program *p = w->b->program;
     struct mmul_piece *next = find_first_piece(w->pieces, of);
     int64_t sizes[AXES], at = 0;
     int made = MMUL_NO_VALUE, like = MMUL_NO_VALUE, axis = 0;
     if (next == NULL)
         return;
-    const int team = p->team;
-    p->team = choose_team(p, w->pieces, of);
+    const int rank_group = p->rank_group;
+    p->rank_group = choose_team(p, w->pieces, of);
     mmul_build_sizes(p->values[of].shape, sizes);
     for (; next != NULL; next = find_first_piece(w->pieces, of)) {
         const struct mmul_piece piece = remove_piece(w->pieces, next);
         axis = piece.axis;
         like = piece.gradient;
-        made = mmul_build_append_zeros(w->b, made, like, axis, piece.begin - at);
-        made = mmul_build_append(w->b, made, piece.gradient, axis);
+        made = mmul_build_concat_zeros(w->b, made, like, axis, piece.begin - at);
+        made = mmul_build_concat(w->b, made, piece.gradient, axis);
         at = piece.end;
     }
-    made = mmul_build_append_zeros(w->b, made, like, axis, sizes[axis] - at);
-    p->team = team;
-    mmul_give_to(w, of, made);
+    made = mmul_build_concat_zeros(w->b, made, like, axis, sizes[axis] - at);
+    p->rank_group = rank_group;
+    mmul_gradient_add_to(w, of, made);
 }
 
-void mmul_give_piece(struct mmul_backward *w, int operand, int axis, int64_t begin, int gradient) {
+void mmul_gradient_add_piece(struct mmul_gradient_traversal *w, int operand, int axis,
+                             int64_t begin, int gradient) {
     const int of = w->operation.operands[operand];
     int64_t sizes[AXES];
     if (gradient == MMUL_NO_VALUE)
@@ -65,7 +66,7 @@ void mmul_give_piece(struct mmul_backward *w, int operand, int axis, int64_t beg
     for (int i = 0; i < w->pieces->count; i++) {
         const struct mmul_piece *p = &w->pieces->pieces[i];
         if (p->of == of && (p->axis != axis || (p->begin < given.end && begin < p->end))) {
-            mmul_join_pieces(w, of);
+            mmul_gradient_join_pieces(w, of);
             break;
         }
     }

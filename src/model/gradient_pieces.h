@@ -22,7 +22,8 @@ struct mmul_pieces {
 
 // Adds a piece of the gradient of an operand of the current operation; the rest is zeros. Joins
 // earlier pieces first if they overlap.
-void mmul_give_piece(struct mmul_backward *w, int operand, int axis, int64_t begin, int gradient);
+void mmul_gradient_add_piece(struct mmul_gradient_traversal *w, int operand, int axis,
+                             int64_t begin, int gradient);
 
 // Joins the pieces of a value and adds the result to its gradient.
-void mmul_join_pieces(struct mmul_backward *w, int of);
+void mmul_gradient_join_pieces(struct mmul_gradient_traversal *w, int of);

@@ -9,7 +9,7 @@
 struct mmul_job_options {
     enum mmul_split_choice split;    // axis of a product that has all of its matrices in files
     enum mmul_split_rule split_rule; // for given weights of such a product
-    bool is_predicted;               // only the prediction is requested, not a run
+    bool is_only_predicted;          // only the prediction is requested, not a run
     enum mmul_io io;                 // readers of the files of products
     int64_t memory_bytes;            // limit per node; 0: the available memory
     int64_t device_memory_bytes;     // limit per device; 0: the available memory

@@ -66,7 +66,7 @@ bool mmul_kernels_are_narrow(const struct mmul_kernel_comparison *c) {
     return own != MMUL_VECTORS_UNKNOWN && own < vectors_of(c->cpu_vectors);
 }
 
-bool mmul_kernels_are_doubtful(const struct mmul_kernel_comparison *c) {
+bool mmul_kernels_need_measurement(const struct mmul_kernel_comparison *c) {
     return c->kernels[0] != '\0' && (c->setting[0] != '\0' || mmul_kernels_are_narrow(c));
 }
 
@@ -79,14 +79,14 @@ static const char *skip_core_type(const char *setting) {
     return setting + strspn(setting, " ");
 }
 
-bool mmul_kernels_lose(const struct mmul_kernel_comparison *c) {
+bool mmul_kernels_are_slower(const struct mmul_kernel_comparison *c) {
     const bool are_same =
         strcmp(c->kernels, c->other) == 0 && skip_core_type(c->setting)[0] == '\0';
-    return !are_same && c->flops > 0 && c->flops < MMUL_KERNELS_GOOD * c->other_flops;
+    return !are_same && c->flops > 0 && c->flops < MMUL_KERNELS_SPEED_RATIO_LEAST * c->other_flops;
 }
 
 bool mmul_kernels_are_unmeasured(const struct mmul_kernel_comparison *c) {
-    return mmul_kernels_are_doubtful(c) && !(c->flops > 0 && c->other_flops > 0);
+    return mmul_kernels_need_measurement(c) && !(c->flops > 0 && c->other_flops > 0);
 }
 
 char *mmul_kernels_describe(const struct mmul_kernel_comparison *c, char text[static 320]) {
@@ -100,7 +100,7 @@ char *mmul_kernels_describe(const struct mmul_kernel_comparison *c, char text[st
     else
         length = snprintf(text, 320, "OpenBLAS takes its %s kernels", c->kernels);
     if (!(c->flops > 0)) {
-        if (mmul_kernels_are_doubtful(c))
+        if (mmul_kernels_need_measurement(c))
             snprintf(text + length, 320 - (size_t)length,
                      ": what that costs could not be measured");
         return text;
@@ -128,7 +128,7 @@ static void add_names(struct mmul_text *text, const char *setting, const char *b
     }
 }
 
-char *mmul_kernels_mend(const struct mmul_kernel_comparison *c, char text[static 160]) {
+char *mmul_kernels_fix_command(const struct mmul_kernel_comparison *c, char text[static 160]) {
     struct mmul_text names = {0};
     const char *set = c->other_setting;
     add_names(&names, c->setting, set);
@@ -139,13 +139,14 @@ char *mmul_kernels_mend(const struct mmul_kernel_comparison *c, char text[static
     return text;
 }
 
-char *mmul_kernels_name(const struct mmul_device_info *info, char text[static 192]) {
+char *mmul_kernels_format(const struct mmul_device_info *info, char text[static 192]) {
     const char *set = info->kernels_setting;
     snprintf(text, 192, "%s%s%s%s%s%s", info->kernels, set[0] ? ", " : "", set,
              set[0] == '\0'             ? ""
              : strchr(set, ' ') != NULL ? " are set"
                                         : " is set",
-             info->kernels_lack[0] ? ", not of this processor's " : "", info->kernels_lack);
+             info->kernels_unused_vectors[0] ? ", not of this processor's " : "",
+             info->kernels_unused_vectors);
     return text;
 }
 

@@ -51,17 +51,17 @@ struct mmul_kernel_comparison {
 
 // Speeds below this fraction of the other set's are reported. Two runs of the same kernels differ
 // by half of the rest.
-#define MMUL_KERNELS_GOOD 0.9
+#define MMUL_KERNELS_SPEED_RATIO_LEAST 0.9
 
 // Returns true if the processor has wider vectors than these kernels.
 bool mmul_kernels_are_narrow(const struct mmul_kernel_comparison *c);
 
 // Returns true if there is a reason to measure: kernels are forced, or narrower than the processor.
-bool mmul_kernels_are_doubtful(const struct mmul_kernel_comparison *c);
+bool mmul_kernels_need_measurement(const struct mmul_kernel_comparison *c);
 
 // Returns true if a loss of more than a tenth was measured. Always false for kernels that would be
 // the same without the setting.
-bool mmul_kernels_lose(const struct mmul_kernel_comparison *c);
+bool mmul_kernels_are_slower(const struct mmul_kernel_comparison *c);
 
 // Returns true if mmul_kernels_compare had a reason to measure, but no result for one side: its
 // child process ran out of time on a busy machine.
@@ -72,11 +72,11 @@ bool mmul_kernels_are_unmeasured(const struct mmul_kernel_comparison *c);
 char *mmul_kernels_describe(const struct mmul_kernel_comparison *c, char text[static 320]);
 
 // Formats the command that fixes it: "unset OPENBLAS_CORETYPE". Returns `text`.
-char *mmul_kernels_mend(const struct mmul_kernel_comparison *c, char text[static 160]);
+char *mmul_kernels_fix_command(const struct mmul_kernel_comparison *c, char text[static 160]);
 
 // Formats "Haswell, OPENBLAS_CORETYPE=Haswell is set, not of AVX-512", for an opened device.
 // Returns `text`.
-char *mmul_kernels_name(const struct mmul_device_info *info, char text[static 192]);
+char *mmul_kernels_format(const struct mmul_device_info *info, char text[static 192]);
 
 // Formats the key of stored speeds: the set, and other settings that change its blocks ("Haswell
 // OPENBLAS_L2_SIZE=512"). Returns `text`.

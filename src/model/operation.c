@@ -148,14 +148,14 @@ static const struct mmul_operation_row TABLE[] = {
     [MMUL_LOAD] = {.name = "load", .has_result = true, RULES(LOAD)},
     [MMUL_GENERATE] = {.name = "generate", .has_result = true, .flops_each = 1, RULES(GENERATE)},
     MADE(MMUL_MATMUL, "matmul", MMUL_CLASS_OWN, MMUL_FACTORS, MMUL_FACTORS, mmul_shape_of_matmul, 2,
-         MMUL_UNJUDGED, RULES(MATMUL)),
+         MMUL_UNCHECKED, RULES(MATMUL)),
     MADE(MMUL_TRANSPOSE, "transpose", MMUL_CLASS_OWN, 1, 1, mmul_shape_of_transpose, 0,
-         MMUL_UNJUDGED, RULES(TRANSPOSE), .is_view = true),
-    MADE(MMUL_PLACE, "place", MMUL_CLASS_OWN, 1, 1, NULL, 0, MMUL_UNJUDGED, .rules = SAME,
+         MMUL_UNCHECKED, RULES(TRANSPOSE), .is_view = true),
+    MADE(MMUL_PLACE, "place", MMUL_CLASS_OWN, 1, 1, NULL, 0, MMUL_UNCHECKED, .rules = SAME,
          .rule_count = SAME_ALL, .is_view = true),
     [MMUL_SAVE] = {.name = "save", .least = 1, .most = 1, RULES(SAVE)},
-    [MMUL_KEPT] = {.name = "kept", .has_result = true, RULES(KEPT)},
-    [MMUL_KEEP] = {.name = "keep", .least = 1, .most = 1, RULES(KEEP)},
+    [MMUL_LOAD_PERSISTENT] = {.name = "kept", .has_result = true, RULES(KEPT)},
+    [MMUL_SAVE_PERSISTENT] = {.name = "keep", .least = 1, .most = 1, RULES(KEEP)},
     ONE(MMUL_NEGATE, "neg", 1, MMUL_EXACT),
     ONE(MMUL_EXP, "exp", 10, MMUL_ROUNDED),
     ONE(MMUL_LOG, "log", 10, MMUL_ROUNDED),
@@ -245,7 +245,8 @@ static const struct mmul_operation_row TABLE[] = {
     ATTENTION_BACKWARD(MMUL_ATTENTION_BACKWARD_V, "attention_backward_v", 2, "arraai", BY_KEY),
     ATTENTION_BACKWARD(MMUL_ATTENTION_BACKWARD_MASK, "attention_backward_mask", 2, "raarrr",
                        BY_QUERY),
-    MADE(MMUL_SEARCH, "matmul + topk", MMUL_CLASS_OWN, 2, 2, NULL, 2, MMUL_UNJUDGED, RULES(SEARCH)),
+    MADE(MMUL_FUSED_TOPK, "matmul + topk", MMUL_CLASS_OWN, 2, 2, NULL, 2, MMUL_UNCHECKED,
+         RULES(SEARCH)),
     ONE(MMUL_CAST, "cast", 1, MMUL_EXACT),
 };
 
@@ -255,7 +256,8 @@ const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kin
 
 static bool has_builder(enum mmul_operation_kind kind) {
     return kind == MMUL_LOAD || kind == MMUL_GENERATE || kind == MMUL_PLACE || kind == MMUL_SAVE ||
-           kind == MMUL_CAST || kind == MMUL_SEARCH || kind == MMUL_KEPT || kind == MMUL_KEEP;
+           kind == MMUL_CAST || kind == MMUL_FUSED_TOPK || kind == MMUL_LOAD_PERSISTENT ||
+           kind == MMUL_SAVE_PERSISTENT;
 }
 
 const struct mmul_operation_row *mmul_operation_find(const char *name,
@@ -280,10 +282,11 @@ double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_ope
                (double)call->operands[1].shape.rows *
                (1 + (double)call->operands[2].shape.cols / (double)call->operands[0].shape.cols);
     default:
-        if (kind == MMUL_MATMUL || kind == MMUL_SEARCH) // includes the product
+        if (kind == MMUL_MATMUL || kind == MMUL_FUSED_TOPK) // includes the product
             result.cols = call->operands[1].shape.cols;
         return row->flops_each * mmul_shape_elements(result) *
-               (kind == MMUL_MATMUL || kind == MMUL_SEARCH ? (double)call->operands[0].shape.cols
-                                                           : 1);
+               (kind == MMUL_MATMUL || kind == MMUL_FUSED_TOPK
+                    ? (double)call->operands[0].shape.cols
+                    : 1);
     }
 }

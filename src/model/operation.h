@@ -53,8 +53,8 @@ enum mmul_operation_kind {
     MMUL_TRANSPOSE,
     MMUL_PLACE,
     MMUL_SAVE,
-    MMUL_KEPT,
-    MMUL_KEEP,
+    MMUL_LOAD_PERSISTENT,
+    MMUL_SAVE_PERSISTENT,
     // Element by element, of one value.
     MMUL_NEGATE,
     MMUL_EXP,
@@ -141,8 +141,8 @@ enum mmul_operation_kind {
     MMUL_ATTENTION_BACKWARD_K,
     MMUL_ATTENTION_BACKWARD_V,
     MMUL_ATTENTION_BACKWARD_MASK,
-    // The largest elements of the rows of a product: mmul_program_search fuses both.
-    MMUL_SEARCH,
+    // The largest elements of the rows of a product: mmul_program_fuse_topk fuses both.
+    MMUL_FUSED_TOPK,
     // Element by element, a conversion to the result's type.
     MMUL_CAST,
     MMUL_OPERATION_KINDS
@@ -187,7 +187,7 @@ struct mmul_operation_call {
 // Allowed difference between correct results; the tolerance is relative to the element and to its
 // row.
 enum mmul_accuracy {
-    MMUL_UNJUDGED,    // not made by the `map` of devices, or checked in another way (products)
+    MMUL_UNCHECKED,   // not made by the `map` of devices, or checked in another way (products)
     MMUL_EXACT,       // no rounding: positions, copies, comparisons
     MMUL_ROUNDED,     // 1e-3 in float32
     MMUL_ROUNDED_EXP, // 1e-2: exponentials of large numbers carry these numbers' rounding
@@ -243,8 +243,9 @@ int64_t mmul_slice_size(const struct mmul_parameters *with, int axis);
 // needs only the corresponding group of an operand. MMUL_ROW_BY_ROW: row i needs only row i of the
 // operand.
 enum { MMUL_ROW_BY_ROW = 0 };
-int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
-                              int operand, struct mmul_shape result);
+int64_t mmul_operation_row_groups(enum mmul_operation_kind kind,
+                                  const struct mmul_operation_call *call, int operand,
+                                  struct mmul_shape result);
 
 // Returns true if a rule holds for these sizes. Values split by rows are split between this many
 // groups of equally many rows, if they have them (1: anywhere; MMUL_ONE_RANK: not at all). Every

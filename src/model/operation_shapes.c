@@ -45,7 +45,7 @@ enum mmul_status mmul_shape_of_matmul(const struct mmul_operation_row *row,
         .b = {.shape = operands[1].shape, .name = operands[1].name},
         .alpha = 1};
     (void)row;
-    enum mmul_status status = mmul_problem_make(&request, &problem, err);
+    enum mmul_status status = mmul_problem_init(&request, &problem, err);
     if (status == MMUL_OK)
         *shape = problem.c;
     return status;
@@ -514,8 +514,7 @@ static int64_t groups_of_permute(const struct mmul_operation_call *call, struct 
             break;
         groups *= sizes[axes[s]];
     }
-    return is_same ? MMUL_ROW_BY_ROW
-                   : mmul_common_divisor(groups, mmul_common_divisor(rows_of(x), rows_of(result)));
+    return is_same ? MMUL_ROW_BY_ROW : mmul_gcd(groups, mmul_gcd(rows_of(x), rows_of(result)));
 }
 
 static int64_t groups_of_concat(const struct mmul_operation_call *call) {
@@ -539,8 +538,7 @@ static int64_t groups_of_copy(enum mmul_operation_kind kind, const struct mmul_o
     case MMUL_CONCAT:
         return groups_of_concat(call);
     default:
-        return x.cols == result.cols ? MMUL_ROW_BY_ROW
-                                     : mmul_common_divisor(rows_of(x), rows_of(result));
+        return x.cols == result.cols ? MMUL_ROW_BY_ROW : mmul_gcd(rows_of(x), rows_of(result));
     }
 }
 
@@ -557,8 +555,9 @@ static int64_t groups_of_matmul(struct mmul_shape have, int operand, struct mmul
     return operand == 0 ? MMUL_ROW_BY_ROW : mmul_shape_matrices(result);
 }
 
-int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
-                              int operand, struct mmul_shape result) {
+int64_t mmul_operation_row_groups(enum mmul_operation_kind kind,
+                                  const struct mmul_operation_call *call, int operand,
+                                  struct mmul_shape result) {
     const struct mmul_shape have = call->operands[operand].shape;
     switch (mmul_operation_row(kind)->class) {
     case MMUL_CLASS_ELEMENTS:
@@ -575,9 +574,10 @@ int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_o
         return mmul_operation_row(kind)->parts[operand] == 'r' ? count_equal_leading(have, result)
                                                                : groups_of_matrices(have, result);
     default:
-        return kind == MMUL_MATMUL || kind == MMUL_SEARCH ? groups_of_matmul(have, operand, result)
-               : kind == MMUL_TRANSPOSE                   ? mmul_shape_matrices(have)
-                                                          : MMUL_ROW_BY_ROW;
+        return kind == MMUL_MATMUL || kind == MMUL_FUSED_TOPK
+                   ? groups_of_matmul(have, operand, result)
+               : kind == MMUL_TRANSPOSE ? mmul_shape_matrices(have)
+                                        : MMUL_ROW_BY_ROW;
     }
 }
 
@@ -598,7 +598,7 @@ static bool rows_fit(enum mmul_operation_kind kind, const struct mmul_rule *rule
     if (rule->result != MMUL_PLACE_ROWS) // transpose: columns; matmul: along the inner range
         return kind != MMUL_MATMUL ||
                (have->shape.batch == result.batch && have->shape.depth == result.depth);
-    int64_t kept = mmul_operation_groups(kind, call, operand, result);
+    int64_t kept = mmul_operation_row_groups(kind, call, operand, result);
     return kept == MMUL_ROW_BY_ROW || groups == MMUL_ONE_RANK || (groups > 1 && kept % groups == 0);
 }
 

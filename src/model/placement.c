@@ -28,7 +28,7 @@ int mmul_placement_first(const struct mmul_placement *placement) {
     return placement->holders != NULL ? placement->holders->first : 0;
 }
 
-bool mmul_placement_is_on(const struct mmul_placement *placement, int node) {
+bool mmul_placement_covers_node(const struct mmul_placement *placement, int node) {
     return placement->holders == NULL || placement->holders->nodes[node];
 }
 
@@ -107,7 +107,7 @@ struct extent {
 // Returns true if the rank holds a value that is whole on its holders.
 static bool has_whole(const struct mmul_placement *p, int rank) {
     return rank < 0 || p->holders == NULL ||
-           (p->kind == MMUL_PLACE_PARTIAL ? p->holders->ranks : p->holders->near)[rank];
+           (p->kind == MMUL_PLACE_PARTIAL ? p->holders->ranks : p->holders->ranks_of_nodes)[rank];
 }
 
 static struct extent extent_of(const struct mmul_placement *p, struct mmul_shape shape, int rank) {
@@ -147,7 +147,7 @@ struct mmul_region mmul_placement_region(const struct mmul_placement *placement,
                                          int64_t *offset) {
     const struct extent e = extent_of(placement, shape, rank);
     int64_t first = matrix * e.per_matrix;
-    int64_t begin = mmul_larger(e.begin, first), end = mmul_smaller(e.end, first + e.per_matrix);
+    int64_t begin = mmul_max(e.begin, first), end = mmul_min(e.end, first + e.per_matrix);
     *offset = (begin - e.begin) * e.across;
     struct mmul_region region = {matrix, begin - first, end - first, e.across_begin,
                                  e.across_begin + e.across};

@@ -23,7 +23,7 @@
 
 // To add a placement: its name in include/mpimatmul_local.h, its parts in placement.c, then
 //     offsets                 plan/program/program_make.c
-//     on some of the ranks    model/teams.c
+//     on some of the ranks    model/rank_groups.c
 //     pieces of its moves     plan/parts/moves.c
 //     cost of its moves       plan/cost/program_cost.c
 //     blocks of a rank        plan/lists/blocks.c
@@ -38,7 +38,7 @@ enum { MMUL_PLACEMENTS = MMUL_PLACE_GRID_COLS + 1 };
 struct mmul_holders {
     const bool *ranks; // for each rank: it is a holder
     // for each rank: its node has a holder, and with it a copy of replicated values
-    const bool *near;
+    const bool *ranks_of_nodes;
     const bool *nodes; // for each node: it has a holder
     int first, count;  // first holder and number of holders
     int size;          // number of all ranks
@@ -62,7 +62,7 @@ bool mmul_placement_is_mesh(enum mmul_placement_kind kind);
 int mmul_placement_first(const struct mmul_placement *placement);
 
 // Returns true if a node has all of a value that is whole on the nodes of its holders.
-bool mmul_placement_is_on(const struct mmul_placement *placement, int node);
+bool mmul_placement_covers_node(const struct mmul_placement *placement, int node);
 
 // Ranks that have the same part as `rank`: rank `first`, then every `step` ranks, `count` in all.
 // Not for whole values.

@@ -76,7 +76,7 @@ static enum mmul_status fit_c_in(struct mmul_problem *problem,
                    : mmul_fail(err, MMUL_ERR_USAGE, "beta is %g but there is no C to add",
                                (double)problem->beta);
     struct mmul_shape s = c_in->shape, c = problem->c;
-    problem->c_in_repeats = !mmul_shape_equal(s, c);
+    problem->c_in_is_broadcast = !mmul_shape_equal(s, c);
     if ((s.batch == c.batch || s.batch == 1) && (s.depth == c.depth || s.depth == 1) &&
         (s.rows == c.rows || s.rows == 1) && (s.cols == c.cols || s.cols == 1))
         return MMUL_OK;
@@ -104,10 +104,10 @@ static enum mmul_status check_sizes(const struct mmul_problem *problem, struct m
 static enum mmul_dtype natural_dtype(enum mmul_dtype a, enum mmul_dtype b,
                                      const struct mmul_problem_operand *c_in) {
     bool common = a == b && (c_in == NULL || c_in->dtype == a);
-    return common && (a == MMUL_F16 || a == MMUL_BF16) ? a : mmul_dtype_computed(a, b);
+    return common && (a == MMUL_F16 || a == MMUL_BF16) ? a : mmul_dtype_of_product(a, b);
 }
 
-enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,
+enum mmul_status mmul_problem_init(const struct mmul_problem_request *r,
                                    struct mmul_problem *problem, struct mmul_error *err) {
     const struct mmul_problem_operand *a = &r->a, *b = &r->b;
     struct mmul_problem p = {.a = a->shape,
@@ -178,7 +178,7 @@ int64_t mmul_problem_result_width(const struct mmul_problem *problem, enum mmul_
 }
 
 enum mmul_dtype mmul_problem_result_dtype(const struct mmul_problem *problem) {
-    return mmul_dtype_computed(problem->a_dtype, problem->b_dtype);
+    return mmul_dtype_of_product(problem->a_dtype, problem->b_dtype);
 }
 
 int64_t mmul_problem_result_each(const struct mmul_problem *problem) {
@@ -204,19 +204,20 @@ int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_
                              : mmul_problem_a_matrix(problem, t);
 }
 
-int64_t mmul_stretch_count(const struct mmul_problem *problem, enum mmul_axis axis, int64_t begin,
-                           int64_t end) {
+int64_t mmul_matrix_range_count(const struct mmul_problem *problem, enum mmul_axis axis,
+                                int64_t begin, int64_t end) {
     int64_t units = mmul_problem_units(problem, axis);
     return begin == end ? 0 : (end - 1) / units - begin / units + 1;
 }
 
-struct mmul_stretch mmul_stretch_at(const struct mmul_problem *problem, enum mmul_axis axis,
-                                    int64_t begin, int64_t end, int64_t index) {
+struct mmul_matrix_range mmul_matrix_range_at(const struct mmul_problem *problem,
+                                              enum mmul_axis axis, int64_t begin, int64_t end,
+                                              int64_t index) {
     int64_t units = mmul_problem_units(problem, axis);
     int64_t matrix = begin / units + index;
     int64_t from = matrix * units > begin ? matrix * units : begin;
     int64_t to = (matrix + 1) * units < end ? (matrix + 1) * units : end;
-    return (struct mmul_stretch){
+    return (struct mmul_matrix_range){
         .matrix = matrix, .begin = from - matrix * units, .end = to - matrix * units};
 }
 
@@ -227,8 +228,9 @@ static struct mmul_region stripe_region(int64_t matrix, enum mmul_axis axis, int
                              : (struct mmul_region){matrix, 0, rows, begin, end};
 }
 
-struct mmul_region mmul_stretch_operand(const struct mmul_problem *problem, enum mmul_axis axis,
-                                        struct mmul_stretch stretch) {
+struct mmul_region mmul_matrix_range_operand(const struct mmul_problem *problem,
+                                             enum mmul_axis axis,
+                                             struct mmul_matrix_range stretch) {
     bool rows = axis == MMUL_ROWS;
     struct mmul_shape stored = rows ? problem->a : problem->b;
     bool transposed = rows ? problem->transpose_a : problem->transpose_b;
@@ -238,7 +240,7 @@ struct mmul_region mmul_stretch_operand(const struct mmul_problem *problem, enum
     return stripe_region(matrix, stored_axis, stretch.begin, stretch.end, stored.rows, stored.cols);
 }
 
-struct mmul_region mmul_stretch_result(const struct mmul_problem *problem, enum mmul_axis axis,
-                                       struct mmul_stretch stretch) {
+struct mmul_region mmul_matrix_range_result(const struct mmul_problem *problem, enum mmul_axis axis,
+                                            struct mmul_matrix_range stretch) {
     return stripe_region(stretch.matrix, axis, stretch.begin, stretch.end, problem->m, problem->n);
 }

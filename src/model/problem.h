@@ -22,8 +22,8 @@ struct mmul_problem {
     struct mmul_shape a, b, c; // as stored; c is the result
     enum mmul_dtype a_dtype, b_dtype, c_dtype;
     bool transpose_a, transpose_b;
-    bool c_in_repeats;  // C_in is smaller than C: its sizes of 1 repeat
-    double alpha, beta; // float32 values if C is computed in float32
+    bool c_in_is_broadcast; // C_in is smaller than C: its sizes of 1 repeat
+    double alpha, beta;     // float32 values if C is computed in float32
     int64_t m, n, k, matrices;
     char a_name[MMUL_NAME_BYTES], b_name[MMUL_NAME_BYTES];
 };
@@ -47,7 +47,7 @@ struct mmul_problem_request {
 
 // Fits the shapes together; sizes of 1 of C_in repeat. Fails with MMUL_ERR_DATA (sizes that differ,
 // products that do not fit), MMUL_ERR_USAGE (alpha or beta not finite, beta without c_in).
-enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,
+enum mmul_status mmul_problem_init(const struct mmul_problem_request *r,
                                    struct mmul_problem *problem, struct mmul_error *err);
 
 // Return the index of the stored matrix of A or B that result matrix t multiplies.
@@ -80,19 +80,20 @@ int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_
                                   int64_t t);
 
 // Units [begin, end) of matrix t: the part of a part that lies in one matrix.
-struct mmul_stretch {
+struct mmul_matrix_range {
     int64_t matrix;     // t
     int64_t begin, end; // rows or columns inside the matrix
 };
 
 // Return the number of stretches of the part [begin, end), and one of them; empty parts have none.
-int64_t mmul_stretch_count(const struct mmul_problem *problem, enum mmul_axis axis, int64_t begin,
-                           int64_t end);
-struct mmul_stretch mmul_stretch_at(const struct mmul_problem *problem, enum mmul_axis axis,
-                                    int64_t begin, int64_t end, int64_t index);
+int64_t mmul_matrix_range_count(const struct mmul_problem *problem, enum mmul_axis axis,
+                                int64_t begin, int64_t end);
+struct mmul_matrix_range mmul_matrix_range_at(const struct mmul_problem *problem,
+                                              enum mmul_axis axis, int64_t begin, int64_t end,
+                                              int64_t index);
 
 // Return the stretch's rectangle in the split operand's file, and in C (or C_in).
-struct mmul_region mmul_stretch_operand(const struct mmul_problem *problem, enum mmul_axis axis,
-                                        struct mmul_stretch stretch);
-struct mmul_region mmul_stretch_result(const struct mmul_problem *problem, enum mmul_axis axis,
-                                       struct mmul_stretch stretch);
+struct mmul_region mmul_matrix_range_operand(const struct mmul_problem *problem,
+                                             enum mmul_axis axis, struct mmul_matrix_range stretch);
+struct mmul_region mmul_matrix_range_result(const struct mmul_problem *problem, enum mmul_axis axis,
+                                            struct mmul_matrix_range stretch);

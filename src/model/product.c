@@ -8,7 +8,7 @@
 #include "model/dtype.h"
 
 enum mmul_dtype mmul_product_dtype(const struct mmul_product *product) {
-    return mmul_dtype_computed(product->a_dtype, product->b_dtype);
+    return mmul_dtype_of_product(product->a_dtype, product->b_dtype);
 }
 
 struct mmul_product mmul_product_transpose(const struct mmul_product *product) {
@@ -33,12 +33,12 @@ struct mmul_product mmul_product_rows(const struct mmul_product *product, int64_
     int64_t a_skip = row_begin * (product->transpose_a ? 1 : product->lda);
     part.m = row_end - row_begin;
     if (part.a != NULL)
-        part.a = mmul_dtype_ahead(part.a_dtype, part.a, a_skip);
+        part.a = mmul_dtype_advance(part.a_dtype, part.a, a_skip);
     const enum mmul_dtype dtype = mmul_product_dtype(product);
-    part.c = mmul_dtype_ahead(dtype, part.c, row_begin * (part.transpose_c ? 1 : part.ldc));
+    part.c = mmul_dtype_advance(dtype, part.c, row_begin * (part.transpose_c ? 1 : part.ldc));
     if (part.c_in != NULL)
         part.c_in =
-            mmul_dtype_ahead(dtype, part.c_in, row_begin * (part.transpose_c ? 1 : part.ldc_in));
+            mmul_dtype_advance(dtype, part.c_in, row_begin * (part.transpose_c ? 1 : part.ldc_in));
     return part;
 }
 
@@ -49,9 +49,9 @@ struct mmul_product mmul_product_terms(const struct mmul_product *product, int64
     int64_t b_skip = begin * (product->transpose_b ? 1 : product->ldb);
     part.k = end - begin;
     if (part.a != NULL)
-        part.a = mmul_dtype_ahead(part.a_dtype, part.a, a_skip);
+        part.a = mmul_dtype_advance(part.a_dtype, part.a, a_skip);
     if (part.b != NULL)
-        part.b = mmul_dtype_ahead(part.b_dtype, part.b, b_skip);
+        part.b = mmul_dtype_advance(part.b_dtype, part.b, b_skip);
     if (begin > 0) {
         part.beta = 1;
         part.c_in = part.c;

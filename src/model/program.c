@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
-#include "model/teams.h"
+#include "model/rank_groups.h"
 
 enum mmul_status mmul_program_create(struct mmul_program **program, struct mmul_error *err) {
     return MMUL_ALLOCATE(*program, 1, "a program", err);
@@ -21,12 +21,12 @@ enum mmul_status mmul_program_create(struct mmul_program **program, struct mmul_
 void mmul_program_destroy(struct mmul_program *program) {
     if (program == NULL)
         return;
-    for (int i = 0; i < program->kept_count; i++) {
+    for (int i = 0; i < program->persistent_count; i++) {
         mmul_free(program->kept[i].offsets);
         mmul_free(program->kept[i].weights);
     }
     mmul_free(program->kept);
-    mmul_free(program->teams);
+    mmul_free(program->rank_groups);
     mmul_free(program->values);
     mmul_free(program->operations);
     mmul_free(program);
@@ -37,8 +37,9 @@ enum mmul_status mmul_program_begin_copy(const struct mmul_program *program, int
     *made = *program;
     made->operation_count = 0;
     made->capacity = capacity;
-    enum mmul_status status = MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(made->values, capacity),
-                                                MMUL_WANT(made->operations, capacity));
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("a program", err, MMUL_ARRAY(made->values, capacity),
+                          MMUL_ARRAY(made->operations, capacity));
     if (status != MMUL_OK)
         mmul_free(made->values);
     else if (program->value_count > 0)
@@ -63,10 +64,10 @@ void mmul_program_find_last_uses(struct mmul_program *p) {
     }
 }
 
-int mmul_program_add_like(struct mmul_program *program, int value) {
+int mmul_program_copy_value(struct mmul_program *program, int value) {
     struct mmul_value *made = &program->values[program->value_count];
     *made = program->values[value];
-    made->stands_for = made->stands_for > 0 ? made->stands_for : value + 1;
+    made->original_value = made->original_value > 0 ? made->original_value : value + 1;
     return program->value_count++;
 }
 
@@ -89,9 +90,9 @@ static enum mmul_status grow_arrays(struct mmul_program *p, struct mmul_error *e
     return MMUL_OK;
 }
 
-struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
-                                             const struct mmul_operation *operation,
-                                             struct mmul_operand_info operands[MMUL_OPERANDS]) {
+struct mmul_operation_call mmul_program_describe_call(
+    const struct mmul_program *program, const struct mmul_operation *operation,
+    struct mmul_operand_info operands[MMUL_OPERANDS]) {
     for (int i = 0; i < operation->operand_count; i++) {
         operands[i] = (struct mmul_operand_info){
             .name = "a number", .shape = {1, 1, 1, 1}, .is_number = true};
@@ -99,7 +100,7 @@ struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
             continue;
         const struct mmul_value *v = &program->values[operation->operands[i]];
         operands[i] = (struct mmul_operand_info){v->name, v->shape, v->is_integer, false, v->dtype};
-        if (i < MMUL_FACTORS && operation->scale.turned[i])
+        if (i < MMUL_FACTORS && operation->scale.transposed_factors[i])
             operands[i].shape =
                 (struct mmul_shape){v->shape.batch, v->shape.depth, v->shape.cols, v->shape.rows};
     }
@@ -115,13 +116,14 @@ struct mmul_shape mmul_program_shape(const struct mmul_program *program,
 double mmul_program_flops(const struct mmul_program *program,
                           const struct mmul_operation *operation) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
-    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
+    const struct mmul_operation_call call =
+        mmul_program_describe_call(program, operation, operands);
     if (operation->scale.is_given && operation->scale.alpha == 0)
         return 0;
     return mmul_operation_flops(operation->kind, &call, mmul_program_shape(program, operation));
 }
 
-double mmul_program_calculated(const struct mmul_program *program) {
+double mmul_program_calculation_flops(const struct mmul_program *program) {
     double flops = 0;
     for (int i = 0; i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
@@ -142,7 +144,7 @@ struct mmul_shape mmul_program_value_shape(const struct mmul_program *program, i
 
 enum mmul_dtype mmul_program_value_dtype(const struct mmul_program *program, int value) {
     const struct mmul_value *v = &program->values[value];
-    return v->is_open ? MMUL_F32 : v->dtype;
+    return v->has_open_type ? MMUL_F32 : v->dtype;
 }
 
 bool mmul_program_is_bool(const struct mmul_program *program, int value) {
@@ -153,9 +155,9 @@ bool mmul_program_is_rounded(const struct mmul_program *program, int value) {
     return program->values[value].is_rounded;
 }
 
-void mmul_program_hold_open(struct mmul_program *program, bool is_double) {
+void mmul_program_hold_exact(struct mmul_program *program, bool is_double) {
     struct mmul_operation *o = &program->operations[program->operation_count - 1];
-    program->kept[o->kept].stays_open = true;
+    program->kept[o->kept].stays_exact_in_both_types = true;
     o->dtype = is_double ? MMUL_F64 : MMUL_F32;
 }
 
@@ -175,8 +177,8 @@ static bool accepts_numbers(const struct mmul_operation_row *row, const struct m
     return row->class == MMUL_CLASS_ELEMENTS && row->most > 1 && has_value;
 }
 
-enum mmul_status mmul_program_fail_count(const char *name, int least, int most, int count,
-                                         struct mmul_error *err) {
+enum mmul_status mmul_program_fail_operand_count(const char *name, int least, int most, int count,
+                                                 struct mmul_error *err) {
     char between[32] = "";
     if (least < most)
         snprintf(between, sizeof between, " to %d", most);
@@ -189,7 +191,7 @@ static enum mmul_status check_operands(const struct mmul_program *program,
                                        const struct mmul_operation *o, struct mmul_error *err) {
     const int most = row->most + (o->scale.is_given ? 1 : 0);
     if (o->operand_count < row->least || o->operand_count > most)
-        return mmul_program_fail_count(row->name, row->least, most, o->operand_count, err);
+        return mmul_program_fail_operand_count(row->name, row->least, most, o->operand_count, err);
     for (int i = 0; i < o->operand_count; i++) {
         if (o->operands[i] == MMUL_NUMBER && accepts_numbers(row, o))
             continue;
@@ -266,12 +268,12 @@ static bool is_bool(const struct mmul_program *program, const struct mmul_operat
 
 // Returns true if `where` picks among elements that are exact in both types.
 static bool picks_exact(const struct mmul_program *program, const struct mmul_operation *o) {
-    bool is_exact = o->kind == MMUL_WHERE;
-    for (int i = 1; is_exact && i < o->operand_count; i++)
-        is_exact = o->operands[i] == MMUL_NUMBER
-                       ? (double)(float)o->with.numbers[i] == o->with.numbers[i]
-                       : program->values[o->operands[i]].is_exact;
-    return is_exact;
+    bool is_exact_in_both_types = o->kind == MMUL_WHERE;
+    for (int i = 1; is_exact_in_both_types && i < o->operand_count; i++)
+        is_exact_in_both_types = o->operands[i] == MMUL_NUMBER
+                                     ? (double)(float)o->with.numbers[i] == o->with.numbers[i]
+                                     : program->values[o->operands[i]].is_exact_in_both_types;
+    return is_exact_in_both_types;
 }
 
 // Returns true for a slice of topk's result that has indices alone.
@@ -289,7 +291,7 @@ static bool mark_rounded(struct mmul_program *program, const struct mmul_operati
         if (o->operands[i] == MMUL_NUMBER)
             continue;
         struct mmul_value *v = &program->values[o->operands[i]];
-        const bool is_rounded = v->dtype == MMUL_F64 && !v->is_exact;
+        const bool is_rounded = v->dtype == MMUL_F64 && !v->is_exact_in_both_types;
         is_new |= is_rounded && !v->is_rounded;
         v->is_rounded |= is_rounded;
     }
@@ -313,12 +315,12 @@ static void assign_type(struct mmul_program *program, const struct mmul_operatio
     int own[2] = {0}, exact[2] = {0}; // counts of float32, of float64
     bool all_exact = o->operand_count > 0;
     made->dtype = o->dtype == MMUL_F64 && !program->only_float32 ? MMUL_F64 : MMUL_F32;
-    made->is_open = o->kind == MMUL_GENERATE || made->is_integer;
-    made->is_exact = made->is_open || made->is_bool;
-    if (o->kind == MMUL_KEPT) { // existing values keep their type
+    made->has_open_type = o->kind == MMUL_GENERATE || made->is_integer;
+    made->is_exact_in_both_types = made->has_open_type || made->is_bool;
+    if (o->kind == MMUL_LOAD_PERSISTENT) { // existing values keep their type
         made->dtype = o->dtype;
-        made->is_open = o->is_open;
-        made->is_exact |= o->is_exact;
+        made->has_open_type = o->has_open_type;
+        made->is_exact_in_both_types |= o->is_exact_in_both_types;
     }
     if (o->operand_count == 0)
         return;
@@ -326,18 +328,18 @@ static void assign_type(struct mmul_program *program, const struct mmul_operatio
         if (o->operands[i] == MMUL_NUMBER)
             continue;
         const struct mmul_value *v = &program->values[o->operands[i]];
-        if (!v->is_open)
-            (v->is_exact ? exact : own)[v->dtype == MMUL_F64]++;
-        all_exact &= v->is_exact;
+        if (!v->has_open_type)
+            (v->is_exact_in_both_types ? exact : own)[v->dtype == MMUL_F64]++;
+        all_exact &= v->is_exact_in_both_types;
     }
     const int *counts = own[0] + own[1] > 0 ? own : exact;
-    made->is_open = counts[0] + counts[1] == 0;
-    made->is_exact = made->is_integer || row->has_integers || made->is_bool ||
-                     picks_exact(program, o) || (moves_elements(o, row) && all_exact);
+    made->has_open_type = counts[0] + counts[1] == 0;
+    made->is_exact_in_both_types = made->is_integer || row->has_integers || made->is_bool ||
+                                   picks_exact(program, o) || (moves_elements(o, row) && all_exact);
     made->dtype = !program->only_float32 && counts[1] > 0 && (counts == exact || counts[0] == 0)
                       ? MMUL_F64
                       : MMUL_F32;
-    if (made->dtype == MMUL_F32 && !made->is_open)
+    if (made->dtype == MMUL_F32 && !made->has_open_type)
         mark_all_rounded(program, o);
 }
 
@@ -352,7 +354,7 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
     enum mmul_status status = check_operands(program, row, request, err);
     if (status != MMUL_OK)
         return status;
-    const struct mmul_operation_call call = mmul_program_call(program, request, operands);
+    const struct mmul_operation_call call = mmul_program_describe_call(program, request, operands);
     if (request->operand_count > 0)
         shape = operands[0].shape;
     if (row->shape != NULL)
@@ -376,9 +378,9 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
             .integers_from = request->kind == MMUL_TOPK ? request->with.count : 0,
             .last_use = program->operation_count};
         assign_type(program, request, row, v);
-        mmul_program_choose_team(program, request, v);
+        mmul_program_choose_group(program, request, v);
         if (name != NULL)
-            mmul_text_copy_ends(v->name, sizeof v->name, name);
+            mmul_text_copy_shortened(v->name, sizeof v->name, name);
         else
             snprintf(v->name, sizeof v->name, "value %d", made.result);
         mmul_make_printable(v->name);
@@ -389,10 +391,11 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
     return MMUL_OK;
 }
 
-enum mmul_status mmul_program_add_kept(struct mmul_program *program, const struct mmul_kept *set,
-                                       int *kept, struct mmul_error *err) {
-    struct mmul_kept *sets = NULL;
-    const int count = program->kept_count;
+enum mmul_status mmul_program_add_persistent(struct mmul_program *program,
+                                             const struct mmul_persistent_value *set, int *kept,
+                                             struct mmul_error *err) {
+    struct mmul_persistent_value *sets = NULL;
+    const int count = program->persistent_count;
     for (int i = 0; i < count; i++)
         if (set->is_made && program->kept[i].is_made &&
             strcmp(program->kept[i].name, set->name) == 0)
@@ -405,7 +408,7 @@ enum mmul_status mmul_program_add_kept(struct mmul_program *program, const struc
     sets[count] = *set;
     mmul_free(program->kept);
     program->kept = sets;
-    *kept = program->kept_count++;
+    *kept = program->persistent_count++;
     return MMUL_OK;
 }
 
@@ -413,7 +416,7 @@ static void print_operation(const struct mmul_program *program, const struct mmu
                             const char *before, struct mmul_text *text) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
     char shape[96];
-    mmul_program_call(program, o, operands);
+    mmul_program_describe_call(program, o, operands);
     mmul_text_add(text, "%s%s\t%s\t", before,
                   o->result >= 0 ? program->values[o->result].name : "-",
                   mmul_operation_row(o->kind)->name);
@@ -423,9 +426,9 @@ static void print_operation(const struct mmul_program *program, const struct mmu
         else
             mmul_text_add(text, j > 0 ? ", %s" : "%s", operands[j].name);
     if (o->kind == MMUL_PLACE)
-        mmul_text_add(text, " %s", mmul_placement_name(o->wish));
-    if (o->kind == MMUL_KEPT || o->kind == MMUL_KEEP)
-        mmul_text_add(text, "%s'%s'", o->kind == MMUL_KEEP ? " as " : "",
+        mmul_text_add(text, " %s", mmul_placement_name(o->requested_placement));
+    if (o->kind == MMUL_LOAD_PERSISTENT || o->kind == MMUL_SAVE_PERSISTENT)
+        mmul_text_add(text, "%s'%s'", o->kind == MMUL_SAVE_PERSISTENT ? " as " : "",
                       program->kept[o->kept].name);
     const int value = o->result >= 0 ? o->result : o->operands[0];
     mmul_text_add(text, "\t%s%s\n", mmul_shape_format(program->values[value].shape, shape),
@@ -439,7 +442,7 @@ static uint64_t hash_operation(const void *list, int index) {
     const struct mmul_operation *o = &program->operations[index];
     struct mmul_text text = {0};
     char shape[96];
-    mmul_text_add(&text, "%s %d", mmul_operation_row(o->kind)->name, (int)o->wish);
+    mmul_text_add(&text, "%s %d", mmul_operation_row(o->kind)->name, (int)o->requested_placement);
     for (int i = -1; i < o->operand_count; i++) {
         const int value = i < 0 ? o->result : o->operands[i];
         if (value < 0) // no result, or a number
@@ -455,11 +458,12 @@ static uint64_t hash_operation(const void *list, int index) {
 
 void mmul_program_print(const struct mmul_program *program, bool verbose, FILE *stream) {
     struct mmul_text text = {0};
-    struct mmul_repeat *repeats =
-        verbose ? NULL : mmul_repeats_find(program->operation_count, hash_operation, program);
+    struct mmul_repeated_block *repeats =
+        verbose ? NULL
+                : mmul_find_repeated_blocks(program->operation_count, hash_operation, program);
     mmul_text_add(&text, "value\toperation\toperands\tshape\n");
     for (int i = 0; i < program->operation_count;) {
-        const struct mmul_repeat block = mmul_repeats_at(repeats, i);
+        const struct mmul_repeated_block block = mmul_repeated_block_at(repeats, i);
         if (block.times > 1)
             mmul_text_add(&text, "x %d:\n", block.times);
         for (int j = 0; j < block.length; j++)
@@ -467,7 +471,7 @@ void mmul_program_print(const struct mmul_program *program, bool verbose, FILE *
                             &text);
         i += block.length * block.times;
     }
-    mmul_text_print_table_within(mmul_text_get(&text), verbose ? INT_MAX : MMUL_TABLE_COLUMNS,
+    mmul_text_print_narrow_table(mmul_text_get(&text), verbose ? INT_MAX : MMUL_TABLE_COLUMNS,
                                  stream);
     mmul_text_fini(&text);
     mmul_free(repeats);

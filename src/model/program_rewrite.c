@@ -4,7 +4,7 @@
 // matrices are exact in both types and take that of their readers. Types are chosen from the last
 // operation to the first, so a file that is only needed in float32 is read as float32.
 // The largest elements of the rows of a product that nothing else reads: one operation, which never
-// has the whole product in memory (exec/steps/search.h).
+// has the whole product in memory (exec/steps/fused_topk.h).
 // A stack times one matrix is one product, of all rows of the stack: many small products are slow
 // on every device. Reshapes before and after it express this and share memory with their operands.
 #include "base/memory.h"
@@ -26,9 +26,9 @@ void mmul_program_choose_types(struct mmul_program *p, unsigned char *wants) {
         const struct mmul_operation *o = &p->operations[i];
         if (o->result >= 0) {
             struct mmul_value *v = &p->values[o->result];
-            if (o->kind == MMUL_KEPT) // it lies in memory and keeps its type
+            if (o->kind == MMUL_LOAD_PERSISTENT) // it lies in memory and keeps its type
                 ;
-            else if (v->is_open)
+            else if (v->has_open_type)
                 v->dtype = wants[o->result] & MMUL_WANTS_F64 ? MMUL_F64 : MMUL_F32;
             else if (wants[o->result] == MMUL_WANTS_F32 && only_moves(o->kind))
                 v->dtype = MMUL_F32;
@@ -38,7 +38,7 @@ void mmul_program_choose_types(struct mmul_program *p, unsigned char *wants) {
                 continue;
             // Saved values keep their type; a later program may need a held one in float64.
             const struct mmul_value *as = &p->values[o->result >= 0 ? o->result : o->operands[j]];
-            const bool is_left = o->result < 0 && as->is_open;
+            const bool is_left = o->result < 0 && as->has_open_type;
             const enum mmul_dtype dtype = is_left ? o->dtype : as->dtype;
             wants[o->operands[j]] |= dtype == MMUL_F64 ? MMUL_WANTS_F64
                                      : is_left         ? 0
@@ -73,7 +73,7 @@ static int find_or_add_cast(struct mmul_program *p, int value, struct twin *twin
             if (p->values[o.operands[j]].dtype == MMUL_F64)
                 o.operands[j] = find_or_add_cast(p, o.operands[j], twins);
     }
-    o.result = mmul_program_add_like(p, value);
+    o.result = mmul_program_copy_value(p, value);
     struct mmul_value *made = &p->values[o.result];
     made->dtype = made->dtype == MMUL_F64 ? MMUL_F32 : MMUL_F64;
     p->operations[p->operation_count++] = o;
@@ -100,15 +100,15 @@ static enum mmul_status add_casts(struct mmul_program *program, struct twin *twi
     return MMUL_OK;
 }
 
-enum mmul_status mmul_program_types(struct mmul_program *program, struct mmul_error *err) {
+enum mmul_status mmul_program_assign_types(struct mmul_program *program, struct mmul_error *err) {
     unsigned char *wants = NULL;
     struct twin *twins = NULL; // one per value
     bool meets = false;
     if (program->value_count == 0)
         return MMUL_OK;
     enum mmul_status status =
-        MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(wants, program->value_count),
-                          MMUL_WANT(twins, program->value_count));
+        MMUL_ALLOCATE_ALL("a program", err, MMUL_ARRAY(wants, program->value_count),
+                          MMUL_ARRAY(twins, program->value_count));
     if (status == MMUL_OK)
         mmul_program_choose_types(program, wants);
     for (int i = 0; status == MMUL_OK && i < program->operation_count; i++)
@@ -162,14 +162,14 @@ static void fuse_with_product(struct mmul_program *p, struct mmul_operation *top
     if (of.product < 0 || of.readers != 1)
         return;
     struct mmul_operation *product = &p->operations[of.product];
-    topk->kind = MMUL_SEARCH;
+    topk->kind = MMUL_FUSED_TOPK;
     topk->operand_count = MMUL_FACTORS;
     for (int i = 0; i < MMUL_FACTORS; i++)
         topk->operands[i] = product->operands[i];
     product->kind = MMUL_OPERATION_KINDS;
 }
 
-enum mmul_status mmul_program_search(struct mmul_program *program, struct mmul_error *err) {
+enum mmul_status mmul_program_fuse_topk(struct mmul_program *program, struct mmul_error *err) {
     struct mmul_program *p = program;
     struct use *uses = NULL;
     int left = 0;
@@ -204,7 +204,7 @@ static bool is_in_rows(const struct mmul_program *p, int value) {
 }
 
 static bool is_folded(const struct mmul_program *p, const struct mmul_operation *o) {
-    return (o->kind == MMUL_MATMUL || o->kind == MMUL_SEARCH) &&
+    return (o->kind == MMUL_MATMUL || o->kind == MMUL_FUSED_TOPK) &&
            mmul_shape_matrices(p->values[o->operands[0]].shape) > 1 &&
            mmul_shape_matrices(p->values[o->operands[1]].shape) == 1 &&
            is_in_rows(p, o->operands[0]);
@@ -212,7 +212,7 @@ static bool is_folded(const struct mmul_program *p, const struct mmul_operation 
 
 // Adds a value with the name of another one.
 static int add_value(struct mmul_program *p, int like, struct mmul_shape shape) {
-    const int made = mmul_program_add_like(p, like);
+    const int made = mmul_program_copy_value(p, like);
     p->values[made].shape = shape;
     p->values[made].is_integer = false;
     return made;
@@ -231,13 +231,13 @@ static void fold_product(struct mmul_program *p, const struct mmul_operation *o)
     struct mmul_operation product = *o;
     product.operands[0] = add_value(p, o->operands[0], (struct mmul_shape){1, 1, rows, x.cols});
     product.result = add_value(p, o->result, (struct mmul_shape){1, 1, rows, y.cols});
-    p->values[product.operands[0]].team = p->values[o->result].team;
+    p->values[product.operands[0]].rank_group = p->values[o->result].rank_group;
     add_reshape(p, o->operands[0], product.operands[0]);
     p->operations[p->operation_count++] = product;
     add_reshape(p, product.result, o->result);
 }
 
-enum mmul_status mmul_program_fold(struct mmul_program *program, struct mmul_error *err) {
+enum mmul_status mmul_program_fold_stacks(struct mmul_program *program, struct mmul_error *err) {
     struct mmul_program made;
     int count = 0;
     for (int i = 0; i < program->operation_count; i++)

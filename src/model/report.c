@@ -98,7 +98,7 @@ static bool has_overlapping_counters(const struct mmul_report *report, int stati
     return false;
 }
 
-void mmul_report_share_joules(struct mmul_report *report) {
+void mmul_report_assign_joules(struct mmul_report *report) {
     for (int i = 0; i < report->size; i++)
         report->ranks[i].joules_rank = find_reporting_rank(report, i);
     for (int i = 0; i < report->size; i++)
@@ -110,7 +110,7 @@ void mmul_report_share_joules(struct mmul_report *report) {
             report->ranks[i].joules_source[0] = '\0';
 }
 
-bool mmul_report_states_joules(const struct mmul_report *report, int i) {
+bool mmul_report_owns_joules(const struct mmul_report *report, int i) {
     return report->ranks[i].joules_source[0] != '\0' && report->ranks[i].joules_rank == i;
 }
 
@@ -119,7 +119,7 @@ double mmul_report_joules(const struct mmul_report *report) {
     for (int i = 0; i < report->size; i++) {
         if (report->ranks == NULL || report->ranks[i].joules_source[0] == '\0')
             return NAN;
-        joules += mmul_report_states_joules(report, i) ? report->ranks[i].joules : 0;
+        joules += mmul_report_owns_joules(report, i) ? report->ranks[i].joules : 0;
     }
     return joules;
 }
@@ -129,7 +129,7 @@ double mmul_report_joules(const struct mmul_report *report) {
 json_t *mmul_programs_json(const struct mmul_programs_summary *programs) {
     return json_pack("{sI sf sI sf so sI sI sI}", "programs", (json_int_t)programs->programs,
                      "wall_seconds", programs->wall_seconds, "steps", (json_int_t)programs->steps,
-                     "flops", programs->flops, "joules", mmul_json_number(programs->joules),
+                     "flops", programs->flops, "joules", mmul_json_from_double(programs->joules),
                      "lines_checked", (json_int_t)programs->lines_checked, "blocks_recomputed",
                      (json_int_t)programs->blocks_recomputed, "fallback_products",
                      (json_int_t)programs->fallback_products);

@@ -20,7 +20,7 @@
 // One rank of a run. Plain data: sent as bytes.
 struct mmul_report_rank {
     char host[64], device[128], device_name[128], cores[64], note[128], why[64];
-    char kernels[32], kernels_setting[96], kernels_lack[16]; // as in mmul_device_info
+    char kernels[32], kernels_setting[96], kernels_unused_vectors[16]; // as in mmul_device_info
     int node, threads;
     double warm_up_seconds;
     // Seconds of work and waiting on the run's clock; they add up to the wall time.
@@ -38,7 +38,7 @@ struct mmul_report_rank {
     double flops; // floating-point operations of that fraction
     // Elements of C that it claimed from others, in `claims` claims; elements of its own that
     // others computed.
-    int64_t claimed_elements, claims, given_elements;
+    int64_t elements_stolen, claims, elements_stolen_from_it;
     int64_t products, fallback_products, device_replacements;
     int64_t lines_checked, lines_wrong, lines_recomputed; // columns or rows of its blocks of C
     int64_t blocks_recomputed;                            // blocks with wrong lines
@@ -96,7 +96,7 @@ struct mmul_report {
     struct mmul_problem problem;
     enum mmul_axis axis;
     int64_t total;
-    char faster[160];                  // hint from its plan
+    char speed_hint[160];              // hint from its plan
     int64_t bytes_read, bytes_written; // bytes of files
 
     int size, node_count;
@@ -132,10 +132,10 @@ struct mmul_report {
 
 // Sets joules_rank: for ranks with the same counters the first, else the one that has all of them.
 // If none has all, their energy is unknown.
-void mmul_report_share_joules(struct mmul_report *report);
+void mmul_report_assign_joules(struct mmul_report *report);
 
 // Returns true if rank i reports energy, for itself and others.
-bool mmul_report_states_joules(const struct mmul_report *report, int i);
+bool mmul_report_owns_joules(const struct mmul_report *report, int i);
 
 // Returns the energy of all ranks' devices, each once; NAN: one is not measured.
 double mmul_report_joules(const struct mmul_report *report);

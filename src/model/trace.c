@@ -35,8 +35,8 @@ void mmul_trace_destroy(struct mmul_trace *trace) {
     mmul_free(trace);
 }
 
-void mmul_trace_add_of(struct mmul_trace *trace, int stage, enum mmul_trace_kind kind, double begin,
-                       int64_t first, int64_t second) {
+void mmul_trace_add_at_stage(struct mmul_trace *trace, int stage, enum mmul_trace_kind kind,
+                             double begin, int64_t first, int64_t second) {
     if (trace == NULL)
         return;
     double end = mmul_clock_now();
@@ -49,16 +49,16 @@ void mmul_trace_add_of(struct mmul_trace *trace, int stage, enum mmul_trace_kind
 void mmul_trace_add(struct mmul_trace *trace, enum mmul_trace_kind kind, double begin,
                     int64_t first, int64_t second) {
     if (trace != NULL)
-        mmul_trace_add_of(trace, atomic_load_explicit(&trace->stage, memory_order_relaxed), kind,
-                          begin, first, second);
+        mmul_trace_add_at_stage(trace, atomic_load_explicit(&trace->stage, memory_order_relaxed),
+                                kind, begin, first, second);
 }
 
-int64_t mmul_trace_kept(const struct mmul_trace *trace) {
-    return mmul_smaller(atomic_load(&trace->count), trace->capacity);
+int64_t mmul_trace_event_count(const struct mmul_trace *trace) {
+    return mmul_min(atomic_load(&trace->count), trace->capacity);
 }
 
 int64_t mmul_trace_dropped(const struct mmul_trace *trace) {
-    return atomic_load(&trace->count) - mmul_trace_kept(trace);
+    return atomic_load(&trace->count) - mmul_trace_event_count(trace);
 }
 
 // ----------------------------------------------------------------------------------------- writing
@@ -74,7 +74,7 @@ void mmul_traces_destroy(struct mmul_traces *traces) {
 // One span of a transfer. Begins are on root's clock.
 struct transfer_span {
     struct mmul_trace_event *event;
-    double begin, ahead_seconds;
+    double begin, clock_lead_seconds;
     bool is_sender;
 };
 
@@ -102,7 +102,7 @@ static int64_t collect_transfers(const struct mmul_traces *traces, struct transf
     struct mmul_trace_event *event = traces->events;
     int64_t count = 0;
     for (int rank = 0; rank < traces->size; rank++) {
-        const double ahead = traces->ranks[rank].ahead_seconds;
+        const double ahead = traces->ranks[rank].clock_lead_seconds;
         for (int64_t i = 0; i < traces->ranks[rank].kept; i++, event++) {
             if (!is_transfer(event))
                 continue;
@@ -132,7 +132,7 @@ enum mmul_status mmul_traces_cut_waits(struct mmul_traces *traces, struct mmul_e
         if (event->stage != first->event->stage || event->kind != first->event->kind ||
             event->numbers[0] != first->event->numbers[0])
             first = &spans[i];
-        const double begin = first->begin + spans[i].ahead_seconds;
+        const double begin = first->begin + spans[i].clock_lead_seconds;
         if (first->is_sender && !spans[i].is_sender)
             event->begin = fmin(fmax(event->begin, begin), event->end);
     }

@@ -88,10 +88,10 @@ void mmul_trace_add(struct mmul_trace *trace, enum mmul_trace_kind kind, double 
                     int64_t first, int64_t second);
 
 // Records a span of a stage other than the current one.
-void mmul_trace_add_of(struct mmul_trace *trace, int stage, enum mmul_trace_kind kind, double begin,
-                       int64_t first, int64_t second);
+void mmul_trace_add_at_stage(struct mmul_trace *trace, int stage, enum mmul_trace_kind kind,
+                             double begin, int64_t first, int64_t second);
 
-int64_t mmul_trace_kept(const struct mmul_trace *trace);
+int64_t mmul_trace_event_count(const struct mmul_trace *trace);
 int64_t mmul_trace_dropped(const struct mmul_trace *trace);
 
 // ----------------------------------------------------------------------------------------- results
@@ -99,7 +99,7 @@ int64_t mmul_trace_dropped(const struct mmul_trace *trace);
 // One rank's part of the traces. Plain data: sent as bytes.
 struct mmul_trace_rank {
     int64_t kept, dropped;
-    double ahead_seconds; // lead of its clock over root's
+    double clock_lead_seconds; // lead of its clock over root's
 };
 
 // Traces of all ranks of a run, on root.

@@ -11,14 +11,16 @@ static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_ar
                                mmul_object_name(&argument->object), expected);
 }
 
-enum mmul_status mmul_take_matrix(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                  const char *what) {
+enum mmul_status mmul_argument_check_matrix(struct mmul_evaluator *e,
+                                            const struct mmul_argument *argument,
+                                            const char *what) {
     if (argument->object.kind == MMUL_OBJECT_MATRIX)
         return MMUL_OK;
     return fail_kind(e, argument, what, "a matrix");
 }
 
-enum mmul_status mmul_take_ids(struct mmul_evaluator *e, const struct mmul_argument *argument) {
+enum mmul_status mmul_argument_check_ids(struct mmul_evaluator *e,
+                                         const struct mmul_argument *argument) {
     char shape[96];
     if (argument->object.axes < MMUL_AXES_MOST)
         return MMUL_OK;
@@ -29,16 +31,18 @@ enum mmul_status mmul_take_ids(struct mmul_evaluator *e, const struct mmul_argum
     return MMUL_ERR_DATA;
 }
 
-enum mmul_status mmul_take_whole(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                 const char *what, int64_t *number) {
-    if (!mmul_object_is_whole(&argument->object))
+enum mmul_status mmul_argument_get_integer(struct mmul_evaluator *e,
+                                           const struct mmul_argument *argument, const char *what,
+                                           int64_t *number) {
+    if (!mmul_object_is_integer(&argument->object))
         return fail_kind(e, argument, what, "a whole number");
     *number = argument->object.integer;
     return MMUL_OK;
 }
 
-enum mmul_status mmul_take_real(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                const char *what, double otherwise, double *number) {
+enum mmul_status mmul_argument_get_real(struct mmul_evaluator *e,
+                                        const struct mmul_argument *argument, const char *what,
+                                        double otherwise, double *number) {
     *number = otherwise;
     if (argument->node == NULL || argument->object.kind == MMUL_OBJECT_NONE)
         return MMUL_OK;
@@ -48,13 +52,14 @@ enum mmul_status mmul_take_real(struct mmul_evaluator *e, const struct mmul_argu
     return MMUL_OK;
 }
 
-enum mmul_status mmul_take_bool(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                const char *what, bool *is_true) {
+enum mmul_status mmul_argument_get_bool(struct mmul_evaluator *e,
+                                        const struct mmul_argument *argument, const char *what,
+                                        bool *is_true) {
     *is_true = false;
     if (argument->node == NULL)
         return MMUL_OK;
     const struct mmul_object *o = &argument->object;
-    if (!mmul_object_is_whole(o))
+    if (!mmul_object_is_integer(o))
         return fail_kind(e, argument, what, "True, False, 1 or 0");
     if (o->integer != 0 && o->integer != 1)
         return mmul_evaluator_fail(e, argument->node, "%s is %lld, expected True, False, 1 or 0",
@@ -63,8 +68,9 @@ enum mmul_status mmul_take_bool(struct mmul_evaluator *e, const struct mmul_argu
     return MMUL_OK;
 }
 
-enum mmul_status mmul_take_text(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                const char *what, const char *otherwise, const char **text) {
+enum mmul_status mmul_argument_get_text(struct mmul_evaluator *e,
+                                        const struct mmul_argument *argument, const char *what,
+                                        const char *otherwise, const char **text) {
     *text = otherwise;
     if (argument->node == NULL)
         return MMUL_OK;
@@ -74,9 +80,9 @@ enum mmul_status mmul_take_text(struct mmul_evaluator *e, const struct mmul_argu
     return MMUL_OK;
 }
 
-enum mmul_status mmul_take_sizes(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                 const char *what, int64_t sizes[static MMUL_AXES_MOST],
-                                 int *count) {
+enum mmul_status mmul_argument_get_sizes(struct mmul_evaluator *e,
+                                         const struct mmul_argument *argument, const char *what,
+                                         int64_t sizes[static MMUL_AXES_MOST], int *count) {
     const struct mmul_object *o = &argument->object;
     *count = o->kind == MMUL_OBJECT_TUPLE ? o->count : 1;
     if (*count < 1 || *count > MMUL_AXES_MOST)
@@ -84,7 +90,7 @@ enum mmul_status mmul_take_sizes(struct mmul_evaluator *e, const struct mmul_arg
                                    *count, MMUL_AXES_MOST);
     for (int i = 0; i < *count; i++) {
         const struct mmul_object *item = o->kind == MMUL_OBJECT_TUPLE ? &o->items[i] : o;
-        if (!mmul_object_is_whole(item))
+        if (!mmul_object_is_integer(item))
             return mmul_evaluator_fail(e, argument->node, "%s holds %s, expected whole numbers",
                                        what, mmul_object_name(item));
         sizes[i] = item->integer;
@@ -92,10 +98,10 @@ enum mmul_status mmul_take_sizes(struct mmul_evaluator *e, const struct mmul_arg
     return MMUL_OK;
 }
 
-enum mmul_status mmul_take_axis(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                int axes, int *axis) {
+enum mmul_status mmul_argument_get_axis(struct mmul_evaluator *e,
+                                        const struct mmul_argument *argument, int axes, int *axis) {
     int64_t number = 0;
-    enum mmul_status status = mmul_take_whole(e, argument, "axis", &number);
+    enum mmul_status status = mmul_argument_get_integer(e, argument, "axis", &number);
     if (status == MMUL_OK && (number < -axes || number >= axes))
         return mmul_evaluator_fail(e, argument->node, "axis %lld of %d axes: expected %d to %d",
                                    (long long)number, axes, -axes, axes - 1);
@@ -103,11 +109,12 @@ enum mmul_status mmul_take_axis(struct mmul_evaluator *e, const struct mmul_argu
     return status;
 }
 
-enum mmul_status mmul_take_choice(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                  const char *what, const char *const *words, int *choice) {
+enum mmul_status mmul_argument_get_choice(struct mmul_evaluator *e,
+                                          const struct mmul_argument *argument, const char *what,
+                                          const char *const *words, int *choice) {
     const char *text = NULL;
     char all[128] = "";
-    enum mmul_status status = mmul_take_text(e, argument, what, words[0], &text);
+    enum mmul_status status = mmul_argument_get_text(e, argument, what, words[0], &text);
     for (*choice = 0; status == MMUL_OK && words[*choice] != NULL; ++*choice)
         if (strcmp(words[*choice], text) == 0)
             return MMUL_OK;

@@ -10,7 +10,7 @@
 #include "tensor/evaluator.h"
 
 // Declared in tensor/script.h.
-struct mmul_left_out;
+struct mmul_skipped_step;
 
 // A built-in function. parameters: its signature as users write it, "x, axis=None".
 struct mmul_builtin {
@@ -54,9 +54,10 @@ enum mmul_status mmul_reduce_all(struct mmul_evaluator *e, const struct mmul_nod
 
 // Reads an axis of x, counted from 0. Refuses axis 0 of a matrix with one numpy axis, which is a
 // row here; the error names the function.
-enum mmul_status mmul_take_axis_of(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
-                                   const struct mmul_argument *argument,
-                                   const struct mmul_object *x, int *axis);
+enum mmul_status mmul_argument_get_axis_of(struct mmul_evaluator *e,
+                                           const struct mmul_builtin *builtin,
+                                           const struct mmul_argument *argument,
+                                           const struct mmul_object *x, int *axis);
 
 // builtins_functions.c: slices, repeats, diagonals, einsum
 MMUL_BUILTIN(mmul_builtin_argmax);
@@ -139,9 +140,9 @@ enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_
 
 // Reports steps that nodes skipped inside apart(). marks (nodes x n) is the sum over all ranks,
 // with one column per matrix of the list.
-enum mmul_status mmul_view_left_out(struct mmul_evaluator *e, const struct mmul_node *at,
-                                    const struct mmul_left_out *all,
-                                    const struct mmul_object *marks);
+enum mmul_status mmul_view_skipped_steps(struct mmul_evaluator *e, const struct mmul_node *at,
+                                         const struct mmul_skipped_step *all,
+                                         const struct mmul_object *marks);
 
 MMUL_BUILTIN(mmul_builtin_print);
 MMUL_BUILTIN(mmul_builtin_assert_close);

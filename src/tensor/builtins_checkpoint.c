@@ -13,7 +13,7 @@
 #include "model/program.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
-#include "tensor/targets.h"
+#include "tensor/save_targets.h"
 
 enum { NAME_BYTES = 512 };
 
@@ -26,7 +26,7 @@ struct walk {
     enum mmul_status (*each)(struct mmul_evaluator *e, struct walk *walk, const char *name,
                              const struct mmul_object *x, struct mmul_object *made);
     const char *path;
-    struct mmul_target target;       // destination of a checkpoint
+    struct mmul_save_target target;  // destination of a checkpoint
     struct mmul_script_output *last; // output entries of the previous checkpoint, to be reused
     int64_t turn;
     int index;                          // index of the next matrix
@@ -60,12 +60,13 @@ static enum mmul_status walk_state(struct mmul_evaluator *e, struct walk *w, con
 static enum mmul_status read_file_argument(struct mmul_evaluator *e,
                                            const struct mmul_argument *argument, struct walk *w) {
     static const char ending[] = ".safetensors";
-    enum mmul_status status = mmul_take_text(e, argument, "file", NULL, &w->path);
+    enum mmul_status status = mmul_argument_get_text(e, argument, "file", NULL, &w->path);
     const size_t length = status == MMUL_OK ? strlen(w->path) : 0;
     if (status == MMUL_OK &&
         (length < sizeof ending || strcmp(w->path + length - strlen(ending), ending) != 0))
         status = mmul_evaluator_fail(e, argument->node, "a checkpoint's name ends in .safetensors");
-    return status == MMUL_OK ? mmul_target_find_file(e, w->path, length, &w->target.file) : status;
+    return status == MMUL_OK ? mmul_save_target_resolve(e, w->path, length, &w->target.file)
+                             : status;
 }
 
 // ------------------------------------------------------------------------------------- checkpoints
@@ -114,17 +115,17 @@ static enum mmul_status create_output(struct mmul_evaluator *e, const struct wal
     made->tensor = path + strlen(w->path) + 1;
     made->is_checkpoint = true;
     *output = made;
-    return mmul_target_copy_text(e, &made->file);
+    return mmul_script_copy_text(e, &made->file);
 }
 
 // Returns the type in which a matrix of the state is saved. A later restore must find the same
 // type, even if nothing in this program requires float64 yet.
 static enum mmul_dtype choose_type(struct mmul_evaluator *e, struct walk *w,
                                    const struct mmul_object *x) {
-    const struct mmul_hold_place place = {w->at->at.begin, false, "", w->index++};
-    const enum mmul_dtype dtype = mmul_target_type(e, x);
+    const struct mmul_held_place place = {w->at->at.begin, false, "", w->index++};
+    const enum mmul_dtype dtype = mmul_save_target_dtype(e, x);
     const bool is_double = dtype == MMUL_F32 && !e->script->is_first_reading &&
-                           mmul_foreseen_is_double(e->script->foreseen, place);
+                           mmul_held_types_is_double(e->script->foreseen, place);
     return is_double ? MMUL_F64 : dtype;
 }
 
@@ -142,7 +143,7 @@ static enum mmul_status add_tensor(struct mmul_evaluator *e, struct walk *w, con
     w->target.tensor = o->tensor;
     w->target.dtype = choose_type(e, w, x);
     w->target.metadata = w->target.beside == NULL ? metadata : NULL;
-    if (mmul_target_begin(e, w->at, &w->target, x, &o->output) != MMUL_OK)
+    if (mmul_save_target_create(e, w->at, &w->target, x, &o->output) != MMUL_OK)
         return e->err->status;
     w->target.beside = o->output;
     o->matrix = *x;
@@ -168,11 +169,11 @@ enum mmul_status mmul_builtin_checkpoint(struct mmul_evaluator *e,
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
     enum mmul_status status = read_file_argument(e, &arguments[0], &w);
     if (status == MMUL_OK)
-        status = mmul_take_whole(e, &arguments[2], "turn", &w.turn);
+        status = mmul_argument_get_integer(e, &arguments[2], "turn", &w.turn);
     if (status == MMUL_OK && w.turn < 0)
         status = mmul_evaluator_fail(e, arguments[2].node, "turn is at least 0");
     if (status == MMUL_OK && e->script->is_first_reading)
-        status = mmul_foreseen_note_state(e, call, w.target.file, false, &arguments[1].object);
+        status = mmul_held_types_note_state(e, call, w.target.file, false, &arguments[1].object);
     if (status == MMUL_OK)
         status = reuse_last(e, &w);
     if (status == MMUL_OK)
@@ -208,7 +209,7 @@ static enum mmul_status check_tensor(struct mmul_evaluator *e, const struct walk
     const struct mmul_matrix_info info = mmul_matrix_info(matrix);
     const struct mmul_object there = {
         .kind = MMUL_OBJECT_MATRIX, .shape = info.shape, .axes = info.dimensions};
-    const enum mmul_dtype wanted = mmul_target_type(e, x);
+    const enum mmul_dtype wanted = mmul_save_target_dtype(e, x);
     char is[96], was[96];
     if (there.axes != x->axes || !mmul_shape_equal(there.shape, x->shape))
         return mmul_evaluator_fail(e, w->at, "'%s' of '%s' is %s, in the state it is %s", name,
@@ -223,7 +224,7 @@ static enum mmul_status check_tensor(struct mmul_evaluator *e, const struct walk
 // Loads a tensor as a matrix of the program. The file stays open until the job ends.
 static enum mmul_status read_tensor(struct mmul_evaluator *e, struct walk *w, const char *name,
                                     const struct mmul_object *x, struct mmul_object *made) {
-    struct mmul_script_lent *lent = NULL;
+    struct mmul_script_temporary *lent = NULL;
     char *path = NULL;
     int value = -1;
     if (!find_tensor(w, name))
@@ -320,7 +321,7 @@ enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmu
     if (status == MMUL_OK && !is_first_run)
         status = restore_from_file(e, &w, &arguments[1].object, &pair[0]);
     if (status == MMUL_OK && e->script->is_first_reading)
-        status = mmul_foreseen_note_state(e, call, w.target.file, true, &pair[0]);
+        status = mmul_held_types_note_state(e, call, w.target.file, true, &pair[0]);
     if (status == MMUL_OK)
         status = note_restored(e, &w, !is_first_run);
     pair[1] = mmul_object_from_integer(w.turn);

@@ -16,18 +16,18 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "model/matrix.h"
-#include "tensor/apart.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
+#include "tensor/local_training.h"
+#include "tensor/save_targets.h"
 #include "tensor/script.h"
-#include "tensor/targets.h"
 
 enum { CODE_POINTS = 0x110000 };
 
 // ------------------------------------------------------------------------------------------ tokens
 
 static enum mmul_status map_file(struct mmul_inputs *inputs, const char *path,
-                                 struct mmul_script_text *text, struct mmul_error *err) {
+                                 struct mmul_token_text *text, struct mmul_error *err) {
     struct stat there;
     int fd = -1;
     enum mmul_status status = mmul_inputs_open_file(inputs, path, &fd, err);
@@ -63,7 +63,7 @@ static int decode_utf8(const unsigned char *at, int64_t left, int *length) {
 }
 
 // Numbers the distinct characters by code point, so that the vocabulary depends on the text alone.
-static enum mmul_status read_chars(const char *path, struct mmul_script_text *text,
+static enum mmul_status read_chars(const char *path, struct mmul_token_text *text,
                                    struct mmul_error *err) {
     const unsigned char *bytes = text->mapped;
     int32_t *ids = NULL;
@@ -98,14 +98,14 @@ static enum mmul_status read_chars(const char *path, struct mmul_script_text *te
     return status;
 }
 
-static int32_t token_at(const struct mmul_script_text *text, int64_t i) {
+static int32_t token_at(const struct mmul_token_text *text, int64_t i) {
     const unsigned char *bytes = text->mapped;
     return text->ids != NULL  ? text->ids[i]
            : text->width == 1 ? bytes[i]
                               : bytes[2 * i] | bytes[2 * i + 1] << 8;
 }
 
-static enum mmul_status read_numbers(const char *path, int width, struct mmul_script_text *text,
+static enum mmul_status read_numbers(const char *path, int width, struct mmul_token_text *text,
                                      struct mmul_error *err) {
     text->width = width;
     text->count = text->bytes / width;
@@ -124,13 +124,13 @@ enum mmul_status mmul_builtin_tokens(struct mmul_evaluator *e, const struct mmul
                                      const struct mmul_argument *arguments,
                                      struct mmul_object *result) {
     static const char *const kinds[] = {"chars", "bytes", "u16", NULL};
-    struct mmul_script_text *text = NULL;
+    struct mmul_token_text *text = NULL;
     const char *path = NULL;
     int kind = 0;
     (void)builtin;
-    enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &path);
+    enum mmul_status status = mmul_argument_get_text(e, &arguments[0], "file", NULL, &path);
     if (status == MMUL_OK)
-        status = mmul_take_choice(e, &arguments[1], "kind", kinds, &kind);
+        status = mmul_argument_get_choice(e, &arguments[1], "kind", kinds, &kind);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(text, 1, "a text", e->err);
     if (status != MMUL_OK)
@@ -138,7 +138,7 @@ enum mmul_status mmul_builtin_tokens(struct mmul_evaluator *e, const struct mmul
     text->next = e->script->texts; // the script owns it from here
     e->script->texts = text;
     text->path = path;
-    status = mmul_target_copy_text(e, &text->path);
+    status = mmul_script_copy_text(e, &text->path);
     if (status == MMUL_OK)
         status = map_file(e->script->inputs, path, text, e->err);
     if (status == MMUL_OK)
@@ -150,9 +150,9 @@ enum mmul_status mmul_builtin_tokens(struct mmul_evaluator *e, const struct mmul
     return status == MMUL_OK ? status : mmul_evaluator_locate(e, call);
 }
 
-void mmul_script_texts_free(struct mmul_script *script) {
+void mmul_script_token_texts_free(struct mmul_script *script) {
     while (script->texts != NULL) {
-        struct mmul_script_text *text = script->texts;
+        struct mmul_token_text *text = script->texts;
         script->texts = text->next;
         mmul_guard_destroy(text->guard);
         if (text->mapped != NULL)
@@ -170,7 +170,7 @@ void mmul_script_texts_free(struct mmul_script *script) {
 static enum mmul_status borrow_numbers(struct mmul_evaluator *e, const struct mmul_node *at,
                                        struct mmul_shape shape, enum mmul_dtype dtype,
                                        void *numbers, struct mmul_object *matrix) {
-    struct mmul_script_lent *lent = NULL;
+    struct mmul_script_temporary *lent = NULL;
     int value = -1;
     e->operations++; // counts as an operation, because it makes a matrix
     if (MMUL_ALLOCATE(lent, 1, "numbers", e->err) != MMUL_OK) {
@@ -198,9 +198,9 @@ static enum mmul_status borrow_integers(struct mmul_evaluator *e, const struct m
     return borrow_numbers(e, at, (struct mmul_shape){1, 1, count, length}, MMUL_I32, made, matrix);
 }
 
-void mmul_script_lent_free(struct mmul_script *script) {
+void mmul_script_temporaries_free(struct mmul_script *script) {
     while (script->lent != NULL) {
-        struct mmul_script_lent *lent = script->lent;
+        struct mmul_script_temporary *lent = script->lent;
         script->lent = lent->next;
         mmul_matrix_close(lent->matrix);
         mmul_free(lent->numbers);
@@ -216,7 +216,7 @@ static int compare_points(const void *x, const void *y) {
 }
 
 // Returns the id of the character at `at` and its length; -1 if the text lacks it.
-static int32_t find_letter(const struct mmul_script_text *text, const char *at, int *length) {
+static int32_t find_letter(const struct mmul_token_text *text, const char *at, int *length) {
     const unsigned char *bytes = (const unsigned char *)at;
     const int32_t *found = NULL;
     *length = 1;
@@ -230,7 +230,7 @@ static int32_t find_letter(const struct mmul_script_text *text, const char *at, 
 }
 
 static enum mmul_status read_tokens(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                    const char *function, const struct mmul_script_text **text) {
+                                    const char *function, const struct mmul_token_text **text) {
     if (argument->object.kind != MMUL_OBJECT_TOKENS) {
         mmul_evaluator_fail(e, argument->node, "%s: text is %s, expected what tokens(...) gives",
                             function, mmul_object_name(&argument->object));
@@ -249,12 +249,12 @@ enum mmul_status mmul_builtin_encode(struct mmul_evaluator *e, const struct mmul
                                      const struct mmul_node *call,
                                      const struct mmul_argument *arguments,
                                      struct mmul_object *result) {
-    const struct mmul_script_text *text = NULL;
+    const struct mmul_token_text *text = NULL;
     const char *letters = NULL;
     int32_t ids[MMUL_STRING_MOST], *numbers = NULL;
     int count = 0;
     (void)builtin;
-    if (mmul_take_text(e, &arguments[0], "letters", NULL, &letters) != MMUL_OK ||
+    if (mmul_argument_get_text(e, &arguments[0], "letters", NULL, &letters) != MMUL_OK ||
         read_tokens(e, &arguments[1], "encode", &text) != MMUL_OK)
         return e->err->status;
     for (int length = 0; *letters != '\0' && count < MMUL_STRING_MOST; letters += length) {
@@ -280,7 +280,7 @@ enum mmul_status mmul_builtin_decode(struct mmul_evaluator *e, const struct mmul
     struct mmul_object letters = arguments[0].object;
     int64_t count = 0;
     (void)builtin;
-    if (mmul_take_matrix(e, &arguments[0], "ids") != MMUL_OK ||
+    if (mmul_argument_check_matrix(e, &arguments[0], "ids") != MMUL_OK ||
         read_tokens(e, &arguments[1], "decode", &letters.tokens) != MMUL_OK)
         return e->err->status;
     if (!mmul_shape_count(letters.shape, &count) || count > MMUL_STRING_MOST)
@@ -290,7 +290,7 @@ enum mmul_status mmul_builtin_decode(struct mmul_evaluator *e, const struct mmul
     return status;
 }
 
-const char *mmul_script_letter(const struct mmul_script_text *text, double id,
+const char *mmul_script_letter(const struct mmul_token_text *text, double id,
                                char letter[static 5]) {
     static const char unknown[] = "\xef\xbf\xbd"; // U+FFFD
     if (!(id >= 0 && id < text->vocabulary))
@@ -328,11 +328,11 @@ struct batch {
 static enum mmul_status make_text_batch(struct mmul_evaluator *e, const struct mmul_node *call,
                                         const struct mmul_argument *arguments,
                                         const struct batch *b, struct mmul_object *result) {
-    const struct mmul_script_text *text = arguments[0].object.tokens;
+    const struct mmul_token_text *text = arguments[0].object.tokens;
     struct mmul_object pair[2];
     int32_t *x = NULL, *y = NULL;
     int64_t length = 0;
-    if (mmul_take_whole(e, &arguments[2], "length", &length) != MMUL_OK)
+    if (mmul_argument_get_integer(e, &arguments[2], "length", &length) != MMUL_OK)
         return e->err->status;
     if (length < 1 || length >= text->count)
         return mmul_evaluator_fail(
@@ -360,7 +360,7 @@ static enum mmul_status reshape(struct mmul_evaluator *e, const struct mmul_node
     struct mmul_call call = {
         .operation = "reshape", .operand_count = 1, .with.shape = {1, 1, rows, cols}};
     result->axes = 2;
-    return mmul_apply(e, at, &call, x, result);
+    return mmul_apply_operation(e, at, &call, x, result);
 }
 
 // Returns random rows of a table with their labels: (1, n), or rows of a second table.
@@ -372,8 +372,8 @@ static enum mmul_status make_table_batch(struct mmul_evaluator *e, const struct 
     const struct mmul_object *table = &arguments[0].object;
     struct mmul_object labels = arguments[1].object;
     int32_t *numbers = NULL;
-    if (mmul_take_matrix(e, &arguments[0], "table") != MMUL_OK ||
-        mmul_take_matrix(e, &arguments[1], "labels") != MMUL_OK)
+    if (mmul_argument_check_matrix(e, &arguments[0], "table") != MMUL_OK ||
+        mmul_argument_check_matrix(e, &arguments[1], "labels") != MMUL_OK)
         return e->err->status;
     const bool is_row = labels.shape.rows == 1 && labels.shape.cols == table->shape.rows;
     if (table->axes != 2 || labels.axes != 2 || (!is_row && labels.shape.rows != table->shape.rows))
@@ -389,10 +389,10 @@ static enum mmul_status make_table_batch(struct mmul_evaluator *e, const struct 
     both[0] = *table;
     both[1] = ids;
     if (status == MMUL_OK)
-        status = mmul_apply(e, call, &take, both, &pair[0]);
+        status = mmul_apply_operation(e, call, &take, both, &pair[0]);
     both[0] = labels;
     if (status == MMUL_OK)
-        status = mmul_apply(e, call, &take, both, &pair[1]);
+        status = mmul_apply_operation(e, call, &take, both, &pair[1]);
     if (status == MMUL_OK && is_row) {
         const struct mmul_object column = pair[1];
         status = reshape(e, call, &column, 1, b->end - b->begin, &pair[1]);
@@ -403,7 +403,7 @@ static enum mmul_status make_table_batch(struct mmul_evaluator *e, const struct 
 // Splits `count` windows or rows among the nodes. Fails if a node gets none.
 static enum mmul_status split_among_nodes(struct mmul_evaluator *e, const struct mmul_node *at,
                                           int64_t count, int64_t *begin, int64_t *end) {
-    const struct mmul_apart *a = e->apart;
+    const struct mmul_local_node *a = e->apart;
     int64_t *offsets =
         mmul_arena_allocate(e->arena, (size_t)(a->nodes + 1) * sizeof *offsets, e->err);
     if (offsets == NULL || mmul_split_offsets(count, a->nodes, a->shares, MMUL_SPLIT_EXACT, offsets,
@@ -425,9 +425,9 @@ enum mmul_status mmul_builtin_batch(struct mmul_evaluator *e, const struct mmul_
     const bool is_text = arguments[0].object.kind == MMUL_OBJECT_TOKENS;
     struct batch b;
     (void)builtin;
-    if (mmul_take_whole(e, &arguments[is_text ? 1 : 2], "count", &b.count) != MMUL_OK ||
-        mmul_take_whole(e, &arguments[3], "seed", &b.seed) != MMUL_OK ||
-        mmul_take_whole(e, &arguments[4], "turn", &b.turn) != MMUL_OK)
+    if (mmul_argument_get_integer(e, &arguments[is_text ? 1 : 2], "count", &b.count) != MMUL_OK ||
+        mmul_argument_get_integer(e, &arguments[3], "seed", &b.seed) != MMUL_OK ||
+        mmul_argument_get_integer(e, &arguments[4], "turn", &b.turn) != MMUL_OK)
         return e->err->status;
     if (b.count < 1 || b.turn < 0 || b.seed < 0)
         return mmul_evaluator_fail(e, call,
@@ -452,8 +452,9 @@ static enum mmul_status borrow_range(struct mmul_evaluator *e, const struct mmul
     const double last = begin + (double)(count - 1) * step;
     double *reals = NULL;
     int32_t *wholes = NULL;
-    const bool are_whole = mmul_object_is_whole(&bounds[0]) && mmul_object_is_whole(&bounds[2]) &&
-                           fabs(begin) <= INT32_MAX && fabs(last) <= INT32_MAX;
+    const bool are_whole = mmul_object_is_integer(&bounds[0]) &&
+                           mmul_object_is_integer(&bounds[2]) && fabs(begin) <= INT32_MAX &&
+                           fabs(last) <= INT32_MAX;
     if (are_whole && MMUL_ALLOCATE(wholes, count, "numbers", e->err) != MMUL_OK)
         return e->err->status;
     if (!are_whole && MMUL_ALLOCATE(reals, count, "numbers", e->err) != MMUL_OK)
@@ -479,7 +480,7 @@ enum mmul_status mmul_builtin_arange(struct mmul_evaluator *e, const struct mmul
     double numbers[3] = {0, 0, 1};
     (void)builtin;
     for (int i = 0; i < 3; i++) {
-        if (mmul_take_real(e, &arguments[i], names[i], numbers[i], &numbers[i]) != MMUL_OK)
+        if (mmul_argument_get_real(e, &arguments[i], names[i], numbers[i], &numbers[i]) != MMUL_OK)
             return e->err->status;
         bounds[i] = mmul_object_is_number(&arguments[i].object) ? arguments[i].object
                                                                 : mmul_object_from_integer(i == 2);
@@ -508,11 +509,11 @@ enum mmul_status mmul_builtin_linspace(struct mmul_evaluator *e, const struct mm
     double first = 0, last = 0, *reals = NULL;
     int64_t count = 50;
     (void)builtin;
-    enum mmul_status status = mmul_take_real(e, &arguments[0], "start", 0, &first);
+    enum mmul_status status = mmul_argument_get_real(e, &arguments[0], "start", 0, &first);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[1], "stop", 0, &last);
+        status = mmul_argument_get_real(e, &arguments[1], "stop", 0, &last);
     if (status == MMUL_OK && arguments[2].node != NULL)
-        status = mmul_take_whole(e, &arguments[2], "num", &count);
+        status = mmul_argument_get_integer(e, &arguments[2], "num", &count);
     if (status == MMUL_OK && (count < 1 || count > INT32_MAX))
         return mmul_evaluator_fail(e, call, "linspace: %lld numbers, expected 1 to %d",
                                    (long long)count, INT32_MAX);

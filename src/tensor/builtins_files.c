@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // load and save: input files, output files, and persistent sets of shards. Also resolves
-// destinations (targets.h) for checkpoints.
+// destinations (save_targets.h) for checkpoints.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 #include "model/matrix.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
-#include "tensor/targets.h"
+#include "tensor/save_targets.h"
 
 // ----------------------------------------------------------------------------------------- files
 
-enum mmul_status mmul_target_find_file(struct mmul_evaluator *e, const char *path, size_t length,
-                                       const char **file) {
+enum mmul_status mmul_save_target_resolve(struct mmul_evaluator *e, const char *path, size_t length,
+                                          const char **file) {
     char text[PATH_MAX] = "", *found = NULL;
     snprintf(text, sizeof text, "%.*s", (int)length, path);
     found = realpath(text, NULL);
@@ -37,10 +37,10 @@ enum mmul_status mmul_target_find_file(struct mmul_evaluator *e, const char *pat
 // Resolves the destination. Fails if the text already writes the same tensor, because an output
 // file is not readable yet and is written only once.
 static enum mmul_status find_target(struct mmul_evaluator *e, const struct mmul_node *at,
-                                    const char *what, struct mmul_target *target) {
+                                    const char *what, struct mmul_save_target *target) {
     bool several;
     size_t length = mmul_output_file_length(target->path, &several, &target->tensor);
-    enum mmul_status status = mmul_target_find_file(e, target->path, length, &target->file);
+    enum mmul_status status = mmul_save_target_resolve(e, target->path, length, &target->file);
     for (const struct mmul_script_output *o = e->script->outputs; status == MMUL_OK && o != NULL;
          o = o->next) {
         if (strcmp(o->file, target->file) != 0)
@@ -71,7 +71,7 @@ static struct mmul_object make_file_object(struct mmul_evaluator *e,
     return object;
 }
 
-enum mmul_status mmul_target_copy_text(struct mmul_evaluator *e, const char **text) {
+enum mmul_status mmul_script_copy_text(struct mmul_evaluator *e, const char **text) {
     const char *copy = mmul_arena_copy_text(&e->script->arena, *text, e->err);
     if (copy == NULL)
         return e->err->status;
@@ -118,8 +118,8 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
                                    struct mmul_object *result) {
     const char *path = NULL;
     (void)builtin;
-    enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &path);
-    struct mmul_target target = {.path = path};
+    enum mmul_status status = mmul_argument_get_text(e, &arguments[0], "file", NULL, &path);
+    struct mmul_save_target target = {.path = path};
     if (status == MMUL_OK && !mmul_path_is_stdin(path))
         status = find_target(e, call, "load", &target);
     if (status != MMUL_OK)
@@ -132,7 +132,7 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
             return MMUL_OK;
         }
     struct mmul_script_file *file = mmul_arena_allocate(&e->script->arena, sizeof *file, e->err);
-    if (file == NULL || mmul_target_copy_text(e, &path) != MMUL_OK)
+    if (file == NULL || mmul_script_copy_text(e, &path) != MMUL_OK)
         return e->err->status;
     file->path = path;
     if (mmul_kept_name(path) != NULL) {
@@ -165,8 +165,8 @@ static bool is_deferred_save(const struct mmul_evaluator *e, const struct mmul_n
 // Makes the program write `x` to the target. The script then owns the output. output NULL: a
 // persistent set of shards.
 static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_node *at,
-                                   const struct mmul_target *target, const struct mmul_object *x,
-                                   struct mmul_output *output) {
+                                   const struct mmul_save_target *target,
+                                   const struct mmul_object *x, struct mmul_output *output) {
     struct mmul_script_output *added =
         mmul_arena_allocate(&e->script->arena, sizeof *added, e->err);
     if (added == NULL) {
@@ -178,17 +178,17 @@ static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_n
     added->file = target->file;
     added->tensor = target->tensor;
     added->matrix = *x;
-    added->is_waiting = is_deferred_save(e, at);
+    added->is_deferred = is_deferred_save(e, at);
     added->line = mmul_source_line(e->source, at->at.begin);
     added->next = e->script->outputs;
     e->script->outputs = added;
-    if (mmul_target_copy_text(e, &added->path) != MMUL_OK ||
-        mmul_target_copy_text(e, &added->file) != MMUL_OK ||
-        mmul_target_copy_text(e, &added->tensor) != MMUL_OK)
+    if (mmul_script_copy_text(e, &added->path) != MMUL_OK ||
+        mmul_script_copy_text(e, &added->file) != MMUL_OK ||
+        mmul_script_copy_text(e, &added->tensor) != MMUL_OK)
         return e->err->status;
-    const int value = added->is_waiting ? -1 : mmul_job_value(e, at, x);
-    if (added->is_waiting || value < 0)
-        return added->is_waiting ? MMUL_OK : e->err->status;
+    const int value = added->is_deferred ? -1 : mmul_job_value(e, at, x);
+    if (added->is_deferred || value < 0)
+        return added->is_deferred ? MMUL_OK : e->err->status;
     if ((output != NULL ? mmul_program_save(e->program, value, output, e->err)
                         : mmul_program_keep(e->program, value, mmul_kept_name(added->path),
                                             e->script->no_sync, e->err)) != MMUL_OK)
@@ -196,7 +196,7 @@ static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_n
     return MMUL_OK;
 }
 
-enum mmul_dtype mmul_target_type(struct mmul_evaluator *e, const struct mmul_object *x) {
+enum mmul_dtype mmul_save_target_dtype(struct mmul_evaluator *e, const struct mmul_object *x) {
     bool integers = false;
     const int value = mmul_job_value(e, NULL, x);
     if (value < 0)
@@ -208,7 +208,7 @@ enum mmul_dtype mmul_target_type(struct mmul_evaluator *e, const struct mmul_obj
 // Returns the element type of the file. A 16-bit type is chosen if it is requested, or if all
 // inputs have it and the request says to keep a common type.
 static enum mmul_dtype choose_saved_type(struct mmul_evaluator *e, const struct mmul_object *x) {
-    const enum mmul_dtype computed = mmul_target_type(e, x);
+    const enum mmul_dtype computed = mmul_save_target_dtype(e, x);
     const struct mmul_script_file *f = e->script->files;
     if (computed == MMUL_F32 && e->script->narrow != MMUL_F32)
         return e->script->narrow;
@@ -238,7 +238,7 @@ static enum mmul_status check_type(struct mmul_evaluator *e, const char *path,
     return e->err->status;
 }
 
-static enum mmul_status begin_file(struct mmul_evaluator *e, const struct mmul_target *target,
+static enum mmul_status begin_file(struct mmul_evaluator *e, const struct mmul_save_target *target,
                                    const struct mmul_object *x, struct mmul_output **output) {
     int count = 0;
     for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
@@ -265,9 +265,9 @@ static enum mmul_status begin_file(struct mmul_evaluator *e, const struct mmul_t
     return status;
 }
 
-enum mmul_status mmul_target_begin(struct mmul_evaluator *e, const struct mmul_node *at,
-                                   const struct mmul_target *target, const struct mmul_object *x,
-                                   struct mmul_output **output) {
+enum mmul_status mmul_save_target_create(struct mmul_evaluator *e, const struct mmul_node *at,
+                                         const struct mmul_save_target *target,
+                                         const struct mmul_object *x, struct mmul_output **output) {
     const enum mmul_status status =
         e->script->only_checked ? mmul_output_borrow(NULL, x->shape, target->dtype, output, e->err)
                                 : begin_file(e, target, x, output);
@@ -281,13 +281,13 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
                                    const struct mmul_argument *arguments,
                                    struct mmul_object *result) {
     const struct mmul_object *x = &arguments[1].object;
-    struct mmul_target target = {.tensor = ""};
+    struct mmul_save_target target = {.tensor = ""};
     struct mmul_output *output = NULL;
     (void)builtin;
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
-    enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &target.path);
+    enum mmul_status status = mmul_argument_get_text(e, &arguments[0], "file", NULL, &target.path);
     if (status == MMUL_OK)
-        status = mmul_take_matrix(e, &arguments[1], "x");
+        status = mmul_argument_check_matrix(e, &arguments[1], "x");
     if (status == MMUL_OK)
         status = find_target(e, call, "save to", &target);
     if (status != MMUL_OK)
@@ -295,11 +295,11 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
     if (mmul_kept_name(target.path) != NULL)
         return add_output(e, call, &target, x, NULL); // may replace a set that the text has read
     e->script->writes_stdout |= mmul_path_is_stdout(target.path);
-    if (check_type(e, target.path, mmul_target_type(e, x)) != MMUL_OK) {
+    if (check_type(e, target.path, mmul_save_target_dtype(e, x)) != MMUL_OK) {
         mmul_source_locate(e->source, call->at, e->err);
         return e->err->status;
     }
     target.dtype = choose_saved_type(e, x);
-    status = mmul_target_begin(e, call, &target, x, &output);
+    status = mmul_save_target_create(e, call, &target, x, &output);
     return status == MMUL_OK ? add_output(e, call, &target, x, output) : status;
 }

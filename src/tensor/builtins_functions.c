@@ -23,16 +23,16 @@ enum mmul_status mmul_builtin_argmax(struct mmul_evaluator *e, const struct mmul
     const struct mmul_object *x = &arguments[0].object;
     bool stays = true, is_dropped[MMUL_AXES_MOST] = {false};
     int axis = x->axes - 1;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && arguments[1].node != NULL)
-        status = mmul_take_axis_of(e, builtin, &arguments[1], x, &axis);
+        status = mmul_argument_get_axis_of(e, builtin, &arguments[1], x, &axis);
     if (status == MMUL_OK && arguments[2].node != NULL)
-        status = mmul_take_bool(e, &arguments[2], "keepdims", &stays);
+        status = mmul_argument_get_bool(e, &arguments[2], "keepdims", &stays);
     if (status != MMUL_OK)
         return status;
     made.with.axis = axis - x->axes;
     struct mmul_object places = {.axes = x->axes};
-    status = mmul_apply(e, call, &made, x, &places);
+    status = mmul_apply_operation(e, call, &made, x, &places);
     is_dropped[MMUL_AXES_MOST - x->axes + axis] = !stays;
     if (status != MMUL_OK || !stays)
         return status == MMUL_OK ? mmul_drop_axes(e, call, &places, is_dropped, result) : status;
@@ -53,7 +53,7 @@ enum mmul_status mmul_builtin_flip(struct mmul_evaluator *e, const struct mmul_b
     struct mmul_call made = {.operation = "slice", .operand_count = 1};
     const struct mmul_object *x = &arguments[0].object, *axes = &arguments[1].object;
     const bool all = axes->kind == MMUL_OBJECT_NONE, is_tuple = axes->kind == MMUL_OBJECT_TUPLE;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status != MMUL_OK)
         return status;
     mmul_object_sizes(x, made.with.end);
@@ -63,7 +63,7 @@ enum mmul_status mmul_builtin_flip(struct mmul_evaluator *e, const struct mmul_b
         const struct mmul_argument one = {.node = arguments[1].node,
                                           .object = is_tuple ? axes->items[i] : *axes};
         int axis = 0;
-        status = mmul_take_axis_of(e, builtin, &one, x, &axis);
+        status = mmul_argument_get_axis_of(e, builtin, &one, x, &axis);
         if (status == MMUL_OK && made.with.step[MMUL_AXES_MOST - x->axes + axis] != 0)
             status = mmul_evaluator_fail(e, one.node, "axis %d is given twice", axis);
         if (status != MMUL_OK)
@@ -71,7 +71,7 @@ enum mmul_status mmul_builtin_flip(struct mmul_evaluator *e, const struct mmul_b
         reverse_axis(&made.with, MMUL_AXES_MOST - x->axes + axis);
     }
     result->axes = x->axes;
-    return mmul_apply(e, call, &made, x, result);
+    return mmul_apply_operation(e, call, &made, x, result);
 }
 
 // ----------------------------------------------------------------------------------------- joining
@@ -109,7 +109,7 @@ enum mmul_status mmul_builtin_stack(struct mmul_evaluator *e, const struct mmul_
         return mmul_evaluator_fail(e, arguments[0].node, "%s of matrices of %d axes: at most %d",
                                    builtin->name, first->axes, MMUL_AXES_MOST - 1);
     if (arguments[1].node != NULL)
-        status = mmul_take_axis(e, &arguments[1], axes, &axis);
+        status = mmul_argument_get_axis(e, &arguments[1], axes, &axis);
     for (int i = 0; status == MMUL_OK && i < all->count; i++) {
         struct mmul_object both[2] = {*result}, next = {.axes = axes};
         struct mmul_call new_axis = {.operation = "reshape", .operand_count = 1},
@@ -123,9 +123,9 @@ enum mmul_status mmul_builtin_stack(struct mmul_evaluator *e, const struct mmul_
                 sizes[MMUL_AXES_MOST - axes + s] = have[from++];
         new_axis.with.shape = (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
         both[1].axes = axes;
-        status = mmul_apply(e, call, &new_axis, &all->items[i], &both[1]);
+        status = mmul_apply_operation(e, call, &new_axis, &all->items[i], &both[1]);
         if (status == MMUL_OK && i > 0)
-            status = mmul_apply(e, call, &join, both, &next);
+            status = mmul_apply_operation(e, call, &join, both, &next);
         *result = i > 0 ? next : both[1];
     }
     return status;
@@ -140,7 +140,8 @@ static enum mmul_status read_parts(struct mmul_evaluator *e, const struct mmul_a
     int64_t parts = 0;
     bounds[0] = 0;
     if (o->kind != MMUL_OBJECT_TUPLE) {
-        enum mmul_status status = mmul_take_whole(e, argument, "indices_or_sections", &parts);
+        enum mmul_status status =
+            mmul_argument_get_integer(e, argument, "indices_or_sections", &parts);
         if (status == MMUL_OK && (parts < 1 || parts > MMUL_TUPLE_MOST || size % parts != 0))
             return mmul_evaluator_fail(e, argument->node,
                                        "an axis of %lld has no %lld equal parts (at most %d)",
@@ -158,7 +159,8 @@ static enum mmul_status read_parts(struct mmul_evaluator *e, const struct mmul_a
         const struct mmul_argument one = {.node = argument->node,
                                           .object = i < *count ? o->items[i - 1]
                                                                : mmul_object_from_integer(size)};
-        enum mmul_status status = mmul_take_whole(e, &one, "a place to split", &bounds[i]);
+        enum mmul_status status =
+            mmul_argument_get_integer(e, &one, "a place to split", &bounds[i]);
         if (status != MMUL_OK)
             return status;
         if (bounds[i] < 0)
@@ -180,9 +182,9 @@ enum mmul_status mmul_builtin_split(struct mmul_evaluator *e, const struct mmul_
     int64_t sizes[MMUL_AXES_MOST], bounds[MMUL_TUPLE_MOST + 1];
     struct mmul_object parts[MMUL_TUPLE_MOST];
     int axis = x->is_row ? x->axes - 1 : 0, count = 0;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && arguments[2].node != NULL)
-        status = mmul_take_axis_of(e, builtin, &arguments[2], x, &axis);
+        status = mmul_argument_get_axis_of(e, builtin, &arguments[2], x, &axis);
     if (status != MMUL_OK)
         return status;
     mmul_object_sizes(x, sizes);
@@ -194,7 +196,7 @@ enum mmul_status mmul_builtin_split(struct mmul_evaluator *e, const struct mmul_
         part.with.begin[axis] = bounds[i];
         part.with.end[axis] = bounds[i + 1];
         parts[i].axes = x->axes;
-        status = mmul_apply(e, call, &part, x, &parts[i]);
+        status = mmul_apply_operation(e, call, &part, x, &parts[i]);
     }
     return status == MMUL_OK ? mmul_evaluator_tuple(e, parts, count, result) : status;
 }
@@ -209,9 +211,9 @@ enum mmul_status mmul_builtin_tile(struct mmul_evaluator *e, const struct mmul_b
     const struct mmul_object *x = &arguments[0].object;
     int64_t reps[MMUL_AXES_MOST], all[MMUL_AXES_MOST] = {1, 1, 1, 1};
     int count = 0;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
-        status = mmul_take_sizes(e, &arguments[1], "reps", reps, &count);
+        status = mmul_argument_get_sizes(e, &arguments[1], "reps", reps, &count);
     for (int i = 0; status == MMUL_OK && i < count; i++) {
         if (reps[i] < 1)
             return mmul_evaluator_fail(e, arguments[1].node, "reps holds %lld: at least 1",
@@ -222,7 +224,7 @@ enum mmul_status mmul_builtin_tile(struct mmul_evaluator *e, const struct mmul_b
         return status;
     made.with.shape = (struct mmul_shape){all[0], all[1], all[2], all[3]};
     result->axes = count > x->axes ? count : x->axes;
-    status = mmul_apply(e, call, &made, x, result);
+    status = mmul_apply_operation(e, call, &made, x, result);
     result->is_row = x->is_row && count == 1;
     return status;
 }
@@ -237,28 +239,28 @@ enum mmul_status mmul_builtin_repeat(struct mmul_evaluator *e, const struct mmul
     struct mmul_object x = arguments[0].object;
     const bool all = arguments[2].object.kind == MMUL_OBJECT_NONE;
     int axis = 0;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
-        status = mmul_take_whole(e, &arguments[1], "repeats", &made.with.count);
+        status = mmul_argument_get_integer(e, &arguments[1], "repeats", &made.with.count);
     if (status == MMUL_OK && made.with.count < 1)
         return mmul_evaluator_fail(e, arguments[1].node, "repeats is %lld: at least 1",
                                    (long long)made.with.count);
     if (status == MMUL_OK && !all)
-        status = mmul_take_axis_of(e, builtin, &arguments[2], &x, &axis);
+        status = mmul_argument_get_axis_of(e, builtin, &arguments[2], &x, &axis);
     if (status == MMUL_OK && all) {
         struct mmul_call row = {.operation = "reshape", .operand_count = 1};
         int64_t sizes[MMUL_AXES_MOST];
         mmul_object_sizes(&x, sizes);
         row.with.shape = (struct mmul_shape){1, 1, 1, sizes[0] * sizes[1] * sizes[2] * sizes[3]};
         struct mmul_object elements = {.axes = 2};
-        status = mmul_apply(e, call, &row, &x, &elements);
+        status = mmul_apply_operation(e, call, &row, &x, &elements);
         x = elements;
     } else
         made.with.axis = axis - x.axes;
     if (status != MMUL_OK)
         return status;
     result->axes = x.axes;
-    status = mmul_apply(e, call, &made, &x, result);
+    status = mmul_apply_operation(e, call, &made, &x, result);
     result->is_row = all || arguments[0].object.is_row;
     return status;
 }
@@ -270,13 +272,13 @@ enum mmul_status mmul_builtin_outer(struct mmul_evaluator *e, const struct mmul_
                                     struct mmul_object *result) {
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 2};
     const struct mmul_object both[2] = {arguments[0].object, arguments[1].object};
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "a");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "a");
     if (status == MMUL_OK)
-        status = mmul_take_matrix(e, &arguments[1], "b");
+        status = mmul_argument_check_matrix(e, &arguments[1], "b");
     if (status != MMUL_OK)
         return status;
     result->axes = 2;
-    status = mmul_apply(e, call, &made, both, result);
+    status = mmul_apply_operation(e, call, &made, both, result);
     result->is_row = false;
     return status;
 }
@@ -286,7 +288,7 @@ enum mmul_status mmul_builtin_outer(struct mmul_evaluator *e, const struct mmul_
 static enum mmul_status read_diagonal(struct mmul_evaluator *e, const struct mmul_argument *k,
                                       int64_t *number) {
     *number = 0;
-    return k->node != NULL ? mmul_take_whole(e, k, "k", number) : MMUL_OK;
+    return k->node != NULL ? mmul_argument_get_integer(e, k, "k", number) : MMUL_OK;
 }
 
 enum mmul_status mmul_builtin_triu(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -294,13 +296,14 @@ enum mmul_status mmul_builtin_triu(struct mmul_evaluator *e, const struct mmul_b
                                    const struct mmul_argument *arguments,
                                    struct mmul_object *result) {
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 1};
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && arguments[0].object.is_row)
         return fail_row(e, builtin, &arguments[0]);
     if (status == MMUL_OK)
         status = read_diagonal(e, &arguments[1], &made.with.count);
     result->axes = arguments[0].object.axes;
-    return status == MMUL_OK ? mmul_apply(e, call, &made, &arguments[0].object, result) : status;
+    return status == MMUL_OK ? mmul_apply_operation(e, call, &made, &arguments[0].object, result)
+                             : status;
 }
 
 // A one-axis array gives a diagonal matrix; a matrix gives its diagonal with one axis.
@@ -310,7 +313,7 @@ enum mmul_status mmul_builtin_diag(struct mmul_evaluator *e, const struct mmul_b
                                    struct mmul_object *result) {
     const struct mmul_object *x = &arguments[0].object;
     struct mmul_call made = {.operation = x->is_row ? "diag" : "diagonal", .operand_count = 1};
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
         status = read_diagonal(e, &arguments[1], &made.with.count);
     if (status == MMUL_OK && x->axes != 2)
@@ -318,7 +321,7 @@ enum mmul_status mmul_builtin_diag(struct mmul_evaluator *e, const struct mmul_b
                                    builtin->name, x->axes);
     result->axes = 2;
     if (status == MMUL_OK)
-        status = mmul_apply(e, call, &made, x, result);
+        status = mmul_apply_operation(e, call, &made, x, result);
     result->is_row = !x->is_row;
     return status;
 }
@@ -423,9 +426,9 @@ enum mmul_status mmul_builtin_einsum(struct mmul_evaluator *e, const struct mmul
     const struct mmul_node *at = arguments[0].node;
     const char *text = NULL;
     int count = 0;
-    enum mmul_status status = mmul_take_text(e, &arguments[0], "subscripts", "", &text);
+    enum mmul_status status = mmul_argument_get_text(e, &arguments[0], "subscripts", "", &text);
     for (int i = 0; status == MMUL_OK && i < 2; i++) {
-        status = mmul_take_matrix(e, &arguments[1 + i], i == 0 ? "a" : "b");
+        status = mmul_argument_check_matrix(e, &arguments[1 + i], i == 0 ? "a" : "b");
         if (status == MMUL_OK)
             status = read_term(e, at, &text, i == 0 ? made.with.begin : made.with.end, &count);
         if (status == MMUL_OK && count != (both[i].is_row ? 1 : both[i].axes))
@@ -442,7 +445,7 @@ enum mmul_status mmul_builtin_einsum(struct mmul_evaluator *e, const struct mmul
     if (status != MMUL_OK)
         return status;
     result->axes = count > 2 ? count : 2;
-    status = mmul_apply(e, call, &made, both, result);
+    status = mmul_apply_operation(e, call, &made, both, result);
     result->is_row = count == 1;
     return status;
 }

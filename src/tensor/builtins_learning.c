@@ -11,7 +11,7 @@ static enum mmul_status read_matrices(struct mmul_evaluator *e,
                                       const char *const names[], int count,
                                       struct mmul_object *matrices) {
     for (int i = 0; i < count; i++) {
-        enum mmul_status status = mmul_take_matrix(e, &arguments[i], names[i]);
+        enum mmul_status status = mmul_argument_check_matrix(e, &arguments[i], names[i]);
         if (status != MMUL_OK)
             return status;
         matrices[i] = arguments[i].object;
@@ -26,13 +26,13 @@ enum mmul_status mmul_builtin_one_hot(struct mmul_evaluator *e, const struct mmu
                                       struct mmul_object *result) {
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 1};
     const struct mmul_object *ids = &arguments[0].object;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "ids");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "ids");
     if (status == MMUL_OK)
-        status = mmul_take_whole(e, &arguments[1], "v", &made.with.count);
+        status = mmul_argument_get_integer(e, &arguments[1], "v", &made.with.count);
     if (status == MMUL_OK)
-        status = mmul_take_ids(e, &arguments[0]);
+        status = mmul_argument_check_ids(e, &arguments[0]);
     result->axes = ids->is_row ? 2 : ids->axes + 1;
-    return status == MMUL_OK ? mmul_apply(e, call, &made, ids, result) : status;
+    return status == MMUL_OK ? mmul_apply_operation(e, call, &made, ids, result) : status;
 }
 
 enum mmul_status mmul_builtin_add_at(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -44,7 +44,7 @@ enum mmul_status mmul_builtin_add_at(struct mmul_evaluator *e, const struct mmul
     struct mmul_object matrices[3];
     enum mmul_status status = read_matrices(e, arguments, names, 3, matrices);
     result->axes = 2;
-    return status == MMUL_OK ? mmul_apply(e, call, &made, matrices, result) : status;
+    return status == MMUL_OK ? mmul_apply_operation(e, call, &made, matrices, result) : status;
 }
 
 // Computes one number from two matrices.
@@ -57,7 +57,7 @@ enum mmul_status mmul_builtin_loss(struct mmul_evaluator *e, const struct mmul_b
     struct mmul_object matrices[2];
     enum mmul_status status = read_matrices(e, arguments, names, 2, matrices);
     result->axes = 2;
-    return status == MMUL_OK ? mmul_apply(e, call, &made, matrices, result) : status;
+    return status == MMUL_OK ? mmul_apply_operation(e, call, &made, matrices, result) : status;
 }
 
 enum mmul_status mmul_builtin_dropout(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -67,17 +67,17 @@ enum mmul_status mmul_builtin_dropout(struct mmul_evaluator *e, const struct mmu
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 4};
     struct mmul_object operands[4] = {arguments[0].object};
     double p = 0;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[1], "p", 0, &p);
+        status = mmul_argument_get_real(e, &arguments[1], "p", 0, &p);
     operands[1] = mmul_object_from_real(p);
     for (int i = 2; i < 4 && status == MMUL_OK; i++) {
         int64_t number = 0;
-        status = mmul_take_whole(e, &arguments[i], i == 2 ? "seed" : "turn", &number);
+        status = mmul_argument_get_integer(e, &arguments[i], i == 2 ? "seed" : "turn", &number);
         operands[i] = mmul_object_from_integer(number);
     }
     result->axes = operands[0].axes;
-    return status == MMUL_OK ? mmul_apply(e, call, &made, operands, result) : status;
+    return status == MMUL_OK ? mmul_apply_operation(e, call, &made, operands, result) : status;
 }
 
 // -------------------------------------------------------------------------------------- gradients
@@ -128,7 +128,7 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
     char origin[96];
     int *values = NULL;
     (void)builtin;
-    if (mmul_take_matrix(e, &arguments[0], "y") != MMUL_OK)
+    if (mmul_argument_check_matrix(e, &arguments[0], "y") != MMUL_OK)
         return e->err->status;
     if (other != NULL || count == 0)
         return mmul_evaluator_fail(e, arguments[1].node,

@@ -46,7 +46,7 @@ static enum mmul_status choose_extreme(struct mmul_evaluator *e, const struct mm
             return MMUL_ERR_DATA;
         }
         if (i > 0)
-            mmul_object_calculate(symbol, &numbers[i], result, &is_beyond);
+            mmul_number_calculate(symbol, &numbers[i], result, &is_beyond);
         if (is_beyond.integer != 0)
             *result = numbers[i];
     }
@@ -104,11 +104,11 @@ enum mmul_status mmul_builtin_round(struct mmul_evaluator *e, const struct mmul_
         return mmul_builtin_unary(e, builtin, call, arguments, result);
     if (!mmul_object_is_number(x))
         return fail_kind(e, builtin, &arguments[0]);
-    if (has_digits && mmul_take_whole(e, &arguments[1], "ndigits", &digits) != MMUL_OK)
+    if (has_digits && mmul_argument_get_integer(e, &arguments[1], "ndigits", &digits) != MMUL_OK)
         return e->err->status;
     if (digits < 0)
         return mmul_evaluator_fail(e, arguments[1].node, "ndigits must be at least 0");
-    if (mmul_object_is_whole(x)) {
+    if (mmul_object_is_integer(x)) {
         *result = mmul_object_from_integer(x->integer);
         return MMUL_OK;
     }
@@ -130,7 +130,7 @@ enum mmul_status mmul_builtin_int(struct mmul_evaluator *e, const struct mmul_bu
     if (!mmul_object_is_number(x))
         return fail_kind(e, builtin, &arguments[0]);
     *result = mmul_object_from_integer(x->integer);
-    return mmul_object_is_whole(x) ? MMUL_OK : make_whole(e, call, trunc(x->real), result);
+    return mmul_object_is_integer(x) ? MMUL_OK : make_whole(e, call, trunc(x->real), result);
 }
 
 // Accepts "inf", "-inf" and "nan", which have no literal. A one-element matrix stays as it is.
@@ -140,7 +140,7 @@ enum mmul_status mmul_builtin_float(struct mmul_evaluator *e, const struct mmul_
                                     struct mmul_object *result) {
     const struct mmul_object *x = &arguments[0].object;
     (void)call;
-    if (mmul_object_is_one(x)) {
+    if (mmul_object_is_one_element(x)) {
         *result = *x;
         return MMUL_OK;
     }

@@ -19,7 +19,7 @@ enum mmul_status mmul_builtin_unary(struct mmul_evaluator *e, const struct mmul_
     *result = mmul_object_from_real(builtin->number(mmul_object_number(x)));
     bool stays_whole = strcmp(builtin->name, "abs") == 0 || strcmp(builtin->name, "neg") == 0 ||
                        strcmp(builtin->name, "relu") == 0 || strcmp(builtin->name, "sign") == 0;
-    if (stays_whole && mmul_object_is_whole(x) && x->integer > -(INT64_C(1) << 53) &&
+    if (stays_whole && mmul_object_is_integer(x) && x->integer > -(INT64_C(1) << 53) &&
         x->integer < INT64_C(1) << 53)
         *result = mmul_object_from_integer((int64_t)result->real);
     return MMUL_OK;
@@ -44,7 +44,8 @@ enum mmul_status mmul_builtin_gelu(struct mmul_evaluator *e, const struct mmul_b
     static const char *const words[] = {"none", "tanh", NULL};
     const struct mmul_object *x = &arguments[0].object;
     int choice = 0;
-    enum mmul_status status = mmul_take_choice(e, &arguments[1], "approximate", words, &choice);
+    enum mmul_status status =
+        mmul_argument_get_choice(e, &arguments[1], "approximate", words, &choice);
     if (status != MMUL_OK)
         return status;
     if (!mmul_object_is_number(x))
@@ -66,7 +67,7 @@ enum mmul_status mmul_builtin_binary(struct mmul_evaluator *e, const struct mmul
         return mmul_apply_elements(e, call, builtin->operation, arguments, 2, result);
     bool larger = strcmp(builtin->name, "maximum") == 0;
     struct mmul_object is_larger;
-    mmul_object_calculate(">", x, y, &is_larger);
+    mmul_number_calculate(">", x, y, &is_larger);
     *result = (is_larger.integer != 0) == larger ? *x : *y;
     return MMUL_OK;
 }
@@ -94,7 +95,7 @@ static enum mmul_status read_bound(struct mmul_evaluator *e, const struct mmul_a
         mmul_hint(e->err, "minimum(maximum(x, low), high) is of matrices, too");
         return MMUL_ERR_DATA;
     }
-    enum mmul_status status = mmul_take_real(e, argument, what, otherwise, &number);
+    enum mmul_status status = mmul_argument_get_real(e, argument, what, otherwise, &number);
     *bound =
         mmul_object_is_number(&argument->object) ? argument->object : mmul_object_from_real(number);
     return status;
@@ -110,13 +111,13 @@ enum mmul_status mmul_builtin_clip(struct mmul_evaluator *e, const struct mmul_b
     if (status == MMUL_OK)
         status = read_bound(e, &arguments[2], "high", INFINITY, &operands[2]);
     if (status == MMUL_OK && !mmul_object_is_number(&operands[0]))
-        status = mmul_take_matrix(e, &arguments[0], "x");
+        status = mmul_argument_check_matrix(e, &arguments[0], "x");
     result->axes = operands[0].axes;
     if (status != MMUL_OK || !mmul_object_is_number(&operands[0]))
-        return status == MMUL_OK ? mmul_apply(e, call, &clip, operands, result) : status;
+        return status == MMUL_OK ? mmul_apply_operation(e, call, &clip, operands, result) : status;
     *result = operands[0];
     for (int i = 1; i < 3; i++) {
-        mmul_object_calculate(i == 1 ? "<" : ">", result, &operands[i], &is_beyond);
+        mmul_number_calculate(i == 1 ? "<" : ">", result, &operands[i], &is_beyond);
         *result = is_beyond.integer != 0 ? operands[i] : *result;
     }
     return MMUL_OK;
@@ -130,13 +131,13 @@ static enum mmul_status apply_rows(struct mmul_evaluator *e, const struct mmul_n
     static const char *const names[] = {"x", "w", "b"};
     struct mmul_object operands[MMUL_OPERANDS] = {{0}};
     for (int i = 0; i < call->operand_count; i++) {
-        enum mmul_status status = mmul_take_matrix(e, &arguments[i], names[i]);
+        enum mmul_status status = mmul_argument_check_matrix(e, &arguments[i], names[i]);
         if (status != MMUL_OK)
             return status;
         operands[i] = arguments[i].object;
     }
     result->axes = operands[0].axes;
-    return mmul_apply(e, at, call, operands, result);
+    return mmul_apply_operation(e, at, call, operands, result);
 }
 
 enum mmul_status mmul_builtin_row(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -148,10 +149,11 @@ enum mmul_status mmul_builtin_row(struct mmul_evaluator *e, const struct mmul_bu
 }
 
 // Reads an axis of x, counted from 0. Refuses axis 0 of a matrix that has one axis in numpy.
-enum mmul_status mmul_take_axis_of(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
-                                   const struct mmul_argument *argument,
-                                   const struct mmul_object *x, int *axis) {
-    enum mmul_status status = mmul_take_axis(e, argument, x->axes, axis);
+enum mmul_status mmul_argument_get_axis_of(struct mmul_evaluator *e,
+                                           const struct mmul_builtin *builtin,
+                                           const struct mmul_argument *argument,
+                                           const struct mmul_object *x, int *axis) {
+    enum mmul_status status = mmul_argument_get_axis(e, argument, x->axes, axis);
     if (status != MMUL_OK || !x->is_row || mmul_object_number(&argument->object) < 0)
         return status;
     mmul_evaluator_fail(e, argument->node,
@@ -168,11 +170,11 @@ enum mmul_status mmul_builtin_softmax(struct mmul_evaluator *e, const struct mmu
     struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
     const struct mmul_object *x = &arguments[0].object;
     int axis = x->axes - 1;
-    enum mmul_status status = mmul_take_bool(e, &arguments[1], "causal", &row.with.causal);
+    enum mmul_status status = mmul_argument_get_bool(e, &arguments[1], "causal", &row.with.causal);
     if (status == MMUL_OK)
-        status = mmul_take_matrix(e, &arguments[0], "x");
+        status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && arguments[2].node != NULL)
-        status = mmul_take_axis_of(e, builtin, &arguments[2], x, &axis);
+        status = mmul_argument_get_axis_of(e, builtin, &arguments[2], x, &axis);
     row.with.axis = axis - x->axes;
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
 }
@@ -184,11 +186,12 @@ enum mmul_status mmul_builtin_sort(struct mmul_evaluator *e, const struct mmul_b
     struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
     const struct mmul_object *x = &arguments[0].object;
     int axis = x->axes - 1;
-    enum mmul_status status = mmul_take_bool(e, &arguments[2], "descending", &row.with.descending);
+    enum mmul_status status =
+        mmul_argument_get_bool(e, &arguments[2], "descending", &row.with.descending);
     if (status == MMUL_OK)
-        status = mmul_take_matrix(e, &arguments[0], "x");
+        status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && arguments[1].node != NULL)
-        status = mmul_take_axis_of(e, builtin, &arguments[1], x, &axis);
+        status = mmul_argument_get_axis_of(e, builtin, &arguments[1], x, &axis);
     row.with.axis = axis - x->axes;
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
 }
@@ -204,8 +207,8 @@ enum mmul_status mmul_builtin_norm(struct mmul_evaluator *e, const struct mmul_b
     while (row.operand_count <= vectors &&
            arguments[row.operand_count].object.kind != MMUL_OBJECT_NONE)
         row.operand_count++;
-    enum mmul_status status = mmul_take_real(e, &arguments[1 + vectors], "eps",
-                                             is_layer ? 1e-5 : 1e-6, &row.with.epsilon);
+    enum mmul_status status = mmul_argument_get_real(e, &arguments[1 + vectors], "eps",
+                                                     is_layer ? 1e-5 : 1e-6, &row.with.epsilon);
     if (status == MMUL_OK && is_layer && row.operand_count == 1 &&
         arguments[2].object.kind != MMUL_OBJECT_NONE)
         return mmul_evaluator_fail(e, arguments[2].node, "layer_norm adds b where it has w");
@@ -219,7 +222,7 @@ enum mmul_status mmul_builtin_topk(struct mmul_evaluator *e, const struct mmul_b
                                    struct mmul_object *result) {
     struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
     struct mmul_object both, halves[2];
-    enum mmul_status status = mmul_take_whole(e, &arguments[1], "k", &row.with.count);
+    enum mmul_status status = mmul_argument_get_integer(e, &arguments[1], "k", &row.with.count);
     if (status == MMUL_OK)
         status = apply_rows(e, call, &row, arguments, &both);
     for (int i = 0; status == MMUL_OK && i < 2; i++) {
@@ -228,7 +231,7 @@ enum mmul_status mmul_builtin_topk(struct mmul_evaluator *e, const struct mmul_b
         half.with.begin[3] = i * row.with.count;
         half.with.end[3] = (i + 1) * row.with.count;
         halves[i].axes = both.axes;
-        status = mmul_apply(e, call, &half, &both, &halves[i]);
+        status = mmul_apply_operation(e, call, &half, &both, &halves[i]);
     }
     return status == MMUL_OK ? mmul_evaluator_tuple(e, halves, 2, result) : status;
 }
@@ -238,9 +241,10 @@ enum mmul_status mmul_builtin_rope(struct mmul_evaluator *e, const struct mmul_b
                                    const struct mmul_argument *arguments,
                                    struct mmul_object *result) {
     struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
-    enum mmul_status status = mmul_take_real(e, &arguments[1], "base", 10000, &row.with.base);
+    enum mmul_status status =
+        mmul_argument_get_real(e, &arguments[1], "base", 10000, &row.with.base);
     if (status == MMUL_OK)
-        status = mmul_take_bool(e, &arguments[2], "interleaved", &row.with.interleaved);
+        status = mmul_argument_get_bool(e, &arguments[2], "interleaved", &row.with.interleaved);
     if (status == MMUL_OK && !(row.with.base > 0))
         return mmul_evaluator_fail(e, arguments[1].node, "base must be above 0");
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
@@ -254,7 +258,7 @@ static enum mmul_status reduce(struct mmul_evaluator *e, const struct mmul_node 
                                struct mmul_object *result) {
     struct mmul_call call = {.operation = operation, .operand_count = 1, .with = {.axis = axis}};
     result->axes = x->axes;
-    return mmul_apply(e, at, &call, x, result);
+    return mmul_apply_operation(e, at, &call, x, result);
 }
 
 enum mmul_status mmul_reduce_all(struct mmul_evaluator *e, const struct mmul_node *at,
@@ -271,11 +275,11 @@ enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul
     const bool all = arguments[1].node == NULL || arguments[1].object.kind == MMUL_OBJECT_NONE;
     bool stays = true, is_dropped[MMUL_AXES_MOST] = {all, all, all, all};
     int axis = 0;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && !all)
-        status = mmul_take_axis_of(e, builtin, &arguments[1], x, &axis);
+        status = mmul_argument_get_axis_of(e, builtin, &arguments[1], x, &axis);
     if (status == MMUL_OK && arguments[2].node != NULL)
-        status = mmul_take_bool(e, &arguments[2], "keepdims", &stays);
+        status = mmul_argument_get_bool(e, &arguments[2], "keepdims", &stays);
     if (status == MMUL_OK)
         status = reduce(e, call, builtin->operation, all ? 0 : axis - x->axes, x, result);
     const bool is_sum = strcmp(builtin->name, "mean") == 0 || strcmp(builtin->name, "sum") == 0;
@@ -296,9 +300,9 @@ enum mmul_status mmul_builtin_cumsum(struct mmul_evaluator *e, const struct mmul
                                      struct mmul_object *result) {
     const struct mmul_object *x = &arguments[0].object;
     int axis = 0;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
-        status = mmul_take_axis(e, &arguments[1], x->axes, &axis);
+        status = mmul_argument_get_axis(e, &arguments[1], x->axes, &axis);
     return status == MMUL_OK ? reduce(e, call, builtin->operation, axis - x->axes, x, result)
                              : status;
 }
@@ -314,17 +318,17 @@ enum mmul_status mmul_builtin_attention(struct mmul_evaluator *e,
     static const int places[] = {0, 1, 2, 4};
     struct mmul_object operands[MMUL_OPERANDS] = {{0}};
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 3};
-    enum mmul_status status = mmul_take_bool(e, &arguments[3], "causal", &made.with.causal);
+    enum mmul_status status = mmul_argument_get_bool(e, &arguments[3], "causal", &made.with.causal);
     made.operand_count += arguments[4].object.kind != MMUL_OBJECT_NONE;
     for (int i = 0; status == MMUL_OK && i < made.operand_count; i++) {
-        status = mmul_take_matrix(e, &arguments[places[i]], names[i]);
+        status = mmul_argument_check_matrix(e, &arguments[places[i]], names[i]);
         operands[i] = arguments[places[i]].object;
     }
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[5], "scale", 1 / sqrt((double)operands[0].shape.cols),
-                                &made.with.scale);
+        status = mmul_argument_get_real(e, &arguments[5], "scale",
+                                        1 / sqrt((double)operands[0].shape.cols), &made.with.scale);
     result->axes = status == MMUL_OK ? operands[0].axes : 0;
-    return status == MMUL_OK ? mmul_apply(e, call, &made, operands, result) : status;
+    return status == MMUL_OK ? mmul_apply_operation(e, call, &made, operands, result) : status;
 }
 
 // x @ w.T + b
@@ -336,9 +340,9 @@ enum mmul_status mmul_builtin_linear(struct mmul_evaluator *e, const struct mmul
     struct mmul_argument factors[2] = {arguments[0], arguments[1]};
     struct mmul_call turn = {.operation = "transpose", .operand_count = 1};
     char left[96], right[96];
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
-        status = mmul_take_matrix(e, &arguments[1], "w");
+        status = mmul_argument_check_matrix(e, &arguments[1], "w");
     if (status != MMUL_OK)
         return status;
     if (x->shape.cols != w->shape.cols)
@@ -347,7 +351,7 @@ enum mmul_status mmul_builtin_linear(struct mmul_evaluator *e, const struct mmul
             mmul_object_shape(x, left), mmul_object_shape(w, right), (long long)x->shape.cols,
             (long long)w->shape.cols);
     factors[1].object.axes = w->axes;
-    status = mmul_apply(e, arguments[1].node, &turn, w, &factors[1].object);
+    status = mmul_apply_operation(e, arguments[1].node, &turn, w, &factors[1].object);
     if (status == MMUL_OK)
         status = mmul_apply_matmul(e, call, factors, result);
     if (status != MMUL_OK || arguments[2].object.kind == MMUL_OBJECT_NONE)

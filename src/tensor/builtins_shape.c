@@ -18,7 +18,7 @@ static struct mmul_shape shape_of(const int64_t *sizes, int count) {
 // Reads two to four sizes.
 static enum mmul_status read_shape(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                    int64_t sizes[static MMUL_AXES_MOST], int *count) {
-    enum mmul_status status = mmul_take_sizes(e, argument, "shape", sizes, count);
+    enum mmul_status status = mmul_argument_get_sizes(e, argument, "shape", sizes, count);
     if (status == MMUL_OK && *count < 2)
         return mmul_evaluator_fail(e, argument->node,
                                    "shape has one size, expected 2 to %d: rows are (1, n)",
@@ -62,7 +62,7 @@ enum mmul_status mmul_builtin_reshape(struct mmul_evaluator *e, const struct mmu
     const struct mmul_object *x = &arguments[0].object;
     int64_t sizes[MMUL_AXES_MOST];
     int count = 0;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
         status = read_shape(e, &arguments[1], sizes, &count);
     if (status == MMUL_OK)
@@ -71,7 +71,7 @@ enum mmul_status mmul_builtin_reshape(struct mmul_evaluator *e, const struct mmu
         return status;
     made.with.shape = shape_of(sizes, count);
     result->axes = count;
-    return mmul_apply(e, call, &made, x, result);
+    return mmul_apply_operation(e, call, &made, x, result);
 }
 
 enum mmul_status mmul_builtin_permute(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -84,9 +84,9 @@ enum mmul_status mmul_builtin_permute(struct mmul_evaluator *e, const struct mmu
     int64_t axes[MMUL_AXES_MOST];
     int count = 0;
     unsigned seen = 0;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
-        status = mmul_take_sizes(e, &arguments[1], "axes", axes, &count);
+        status = mmul_argument_get_sizes(e, &arguments[1], "axes", axes, &count);
     if (status != MMUL_OK)
         return status;
     if (count != x->axes)
@@ -101,7 +101,7 @@ enum mmul_status mmul_builtin_permute(struct mmul_evaluator *e, const struct mmu
         made.with.axes[MMUL_AXES_MOST - count + i] = MMUL_AXES_MOST - count + (int)axis;
     }
     result->axes = count;
-    return mmul_apply(e, call, &made, x, result);
+    return mmul_apply_operation(e, call, &made, x, result);
 }
 
 // Refuses rows of one numpy axis without axis=-1: numpy would join them along that axis, or refuse.
@@ -138,7 +138,7 @@ enum mmul_status mmul_builtin_concat(struct mmul_evaluator *e, const struct mmul
     both[0] = all->items[0];
     const bool is_given = arguments[1].node != NULL;
     if (is_given) {
-        enum mmul_status status = mmul_take_axis(e, &arguments[1], both[0].axes, &axis);
+        enum mmul_status status = mmul_argument_get_axis(e, &arguments[1], both[0].axes, &axis);
         if (status != MMUL_OK)
             return status;
     }
@@ -150,7 +150,7 @@ enum mmul_status mmul_builtin_concat(struct mmul_evaluator *e, const struct mmul
     for (int i = 1; i < all->count; i++) {
         both[1] = all->items[i];
         next.axes = both[0].axes;
-        enum mmul_status status = mmul_apply(e, call, &made, both, &next);
+        enum mmul_status status = mmul_apply_operation(e, call, &made, both, &next);
         if (status != MMUL_OK)
             return status;
         both[0] = next;
@@ -168,18 +168,18 @@ enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_b
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 2};
     const struct mmul_object both[2] = {arguments[0].object, arguments[1].object};
     char shape[96];
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "table");
+    enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "table");
     if (status == MMUL_OK)
-        status = mmul_take_matrix(e, &arguments[1], "ids");
+        status = mmul_argument_check_matrix(e, &arguments[1], "ids");
     if (status == MMUL_OK)
-        status = mmul_take_ids(e, &arguments[1]);
+        status = mmul_argument_check_ids(e, &arguments[1]);
     if (status != MMUL_OK)
         return status;
     if (both[0].axes != 2)
         return mmul_evaluator_fail(e, arguments[0].node, "table has %d axes (%s), expected 2",
                                    both[0].axes, mmul_object_shape(&both[0], shape));
     result->axes = both[1].is_row ? 2 : both[1].axes + 1;
-    return mmul_apply(e, call, &made, both, result);
+    return mmul_apply_operation(e, call, &made, both, result);
 }
 
 static enum mmul_status generate(struct mmul_evaluator *e, const struct mmul_node *call,
@@ -202,7 +202,7 @@ static enum mmul_status draw(struct mmul_evaluator *e, const struct mmul_node *c
     int count = 0;
     enum mmul_status status = read_shape(e, shape, sizes, &count);
     if (status == MMUL_OK && seeded->node != NULL)
-        status = mmul_take_whole(e, seeded, "seed", &seed);
+        status = mmul_argument_get_integer(e, seeded, "seed", &seed);
     if (status == MMUL_OK && seed < 0)
         return mmul_evaluator_fail(e, seeded->node, "seed must be at least 0");
     if (status != MMUL_OK)
@@ -223,7 +223,7 @@ enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mm
         MMUL_GENERATE_ZEROS,   MMUL_GENERATE_ONES,   MMUL_GENERATE_RAND};
     int choice = 0;
     (void)builtin;
-    enum mmul_status status = mmul_take_choice(e, &arguments[1], "kind", words, &choice);
+    enum mmul_status status = mmul_argument_get_choice(e, &arguments[1], "kind", words, &choice);
     return status == MMUL_OK ? draw(e, call, kinds[choice], &arguments[0], &arguments[2], result)
                              : status;
 }
@@ -253,9 +253,9 @@ enum mmul_status mmul_builtin_uniform(struct mmul_evaluator *e, const struct mmu
     double low = 0, high = 1;
     struct mmul_argument terms[2] = {{.node = call}, {.node = call}};
     (void)builtin;
-    enum mmul_status status = mmul_take_real(e, &arguments[2], "low", 0, &low);
+    enum mmul_status status = mmul_argument_get_real(e, &arguments[2], "low", 0, &low);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[3], "high", 1, &high);
+        status = mmul_argument_get_real(e, &arguments[3], "high", 1, &high);
     if (status == MMUL_OK && !(low <= high))
         return mmul_evaluator_fail(e, call, "uniform from %g to %g: expected low <= high", low,
                                    high);
@@ -287,7 +287,7 @@ enum mmul_status mmul_builtin_eye(struct mmul_evaluator *e, const struct mmul_bu
             numbers[i] = i == 1 ? numbers[0] : numbers[i];
             continue;
         }
-        if (mmul_take_whole(e, &arguments[i], names[i], &numbers[i]) != MMUL_OK)
+        if (mmul_argument_get_integer(e, &arguments[i], names[i], &numbers[i]) != MMUL_OK)
             return e->err->status;
     }
     const int64_t n = numbers[0], m = numbers[1], k = numbers[2];
@@ -305,8 +305,9 @@ enum mmul_status mmul_builtin_eye(struct mmul_evaluator *e, const struct mmul_bu
                                    (long long)m);
     enum mmul_status status = generate(e, call, generated, 2, result);
     const struct mmul_object all = *result;
-    return status == MMUL_OK && down + along > 0 ? mmul_apply(e, call, &part, &all, result)
-                                                 : status;
+    return status == MMUL_OK && down + along > 0
+               ? mmul_apply_operation(e, call, &part, &all, result)
+               : status;
 }
 
 // zeros and ones of numpy. A single size gives a row.
@@ -316,7 +317,7 @@ enum mmul_status mmul_builtin_filled(struct mmul_evaluator *e, const struct mmul
                                      struct mmul_object *result) {
     int64_t sizes[MMUL_AXES_MOST];
     int count = 0;
-    enum mmul_status status = mmul_take_sizes(e, &arguments[0], "shape", sizes, &count);
+    enum mmul_status status = mmul_argument_get_sizes(e, &arguments[0], "shape", sizes, &count);
     if (status != MMUL_OK)
         return status;
     const struct mmul_generated generated = {

@@ -6,10 +6,10 @@
 
 #include "base/status.h"
 #include "model/matrix.h"
-#include "tensor/apart.h"
 #include "tensor/builtins.h"
-#include "tensor/checked_loops.h"
 #include "tensor/jobs.h"
+#include "tensor/local_training.h"
+#include "tensor/loop_costs.h"
 #include "tensor/script.h"
 
 // ---------------------------------------------------------------------------- emitting operations
@@ -35,7 +35,7 @@ static struct mmul_object emit_operation(struct emitter *w, const char *operatio
         if (operands[i].kind == MMUL_OBJECT_MATRIX && operands[i].axes > result.axes)
             result.axes = operands[i].axes;
     if (w->status == MMUL_OK)
-        w->status = mmul_apply(w->e, w->at, &call, operands, &result);
+        w->status = mmul_apply_operation(w->e, w->at, &call, operands, &result);
     return result;
 }
 
@@ -68,7 +68,7 @@ static struct mmul_object append_column(struct emitter *w, struct mmul_object x,
     struct mmul_object row = {.axes = 2};
     if (x.kind != MMUL_OBJECT_MATRIX || w->status != MMUL_OK)
         return y;
-    w->status = mmul_apply(w->e, w->at, &call, (const struct mmul_object[]){x, y}, &row);
+    w->status = mmul_apply_operation(w->e, w->at, &call, (const struct mmul_object[]){x, y}, &row);
     return row;
 }
 
@@ -234,7 +234,7 @@ enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
     struct parameter_state entry = {arguments[0].object, arguments[0].object, {{0}}};
     double most = 0;
     (void)builtin;
-    if (mmul_take_real(e, &arguments[1], "most", 0, &most) != MMUL_OK)
+    if (mmul_argument_get_real(e, &arguments[1], "most", 0, &most) != MMUL_OK)
         return e->err->status;
     const struct mmul_object none = {.kind = MMUL_OBJECT_NONE};
     const struct mmul_object sizes = list_numbers(&w, &entry.gradient, largest_size, NULL, none);
@@ -269,11 +269,11 @@ static void check_gradient(struct emitter *w, const struct mmul_argument *gradie
         sums.kind != MMUL_OBJECT_MATRIX) // update_nested reports other kinds
         return;
     if (w->e->apart == NULL && w->e->script->only_checked)
-        w->status = mmul_checked_mean(w->e, parameters, false);
+        w->status = mmul_loop_cost_add_mean(w->e, parameters, false);
     if (w->e->apart == NULL) // else the mean over the nodes is checked later
         w->status = mmul_view_gradient(w->e, w->at, gradient, &sums);
     else if (w->e->script->skips_nan)
-        w->status = mmul_apart_mark(w->e, w->at, gradient, &sums);
+        w->status = mmul_local_mark_gradient(w->e, w->at, gradient, &sums);
     if (w->e->script->skips_nan) // 0 times a non-finite number is NaN, which equals nothing
         w->may_step =
             emit_binary(w, "equal", emit_sum(w, emit_binary(w, "multiply", sums, make_number(0))),
@@ -350,15 +350,15 @@ enum mmul_status mmul_builtin_adamw(struct mmul_evaluator *e, const struct mmul_
     (void)builtin;
     enum mmul_status status = read_state(e, &arguments[0], 2, &entry);
     if (status == MMUL_OK)
-        status = mmul_take_whole(e, &arguments[2], "turn", &turn);
+        status = mmul_argument_get_integer(e, &arguments[2], "turn", &turn);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[3], "rate", 0, &a.rate);
+        status = mmul_argument_get_real(e, &arguments[3], "rate", 0, &a.rate);
     if (status == MMUL_OK)
         status = read_betas(e, &arguments[4], &a);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[5], "eps", 1e-8, &a.epsilon);
+        status = mmul_argument_get_real(e, &arguments[5], "eps", 1e-8, &a.epsilon);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[6], "decay", 0.01, &a.decay);
+        status = mmul_argument_get_real(e, &arguments[6], "decay", 0.01, &a.decay);
     if (status != MMUL_OK)
         return status;
     if (turn < 0)
@@ -406,13 +406,13 @@ enum mmul_status mmul_builtin_sgd(struct mmul_evaluator *e, const struct mmul_bu
     (void)builtin;
     enum mmul_status status = read_state(e, &arguments[0], 1, &entry);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[2], "rate", 0, &s.rate);
+        status = mmul_argument_get_real(e, &arguments[2], "rate", 0, &s.rate);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[3], "momentum", 0, &s.momentum);
+        status = mmul_argument_get_real(e, &arguments[3], "momentum", 0, &s.momentum);
     if (status == MMUL_OK)
-        status = mmul_take_bool(e, &arguments[4], "nesterov", &s.nesterov);
+        status = mmul_argument_get_bool(e, &arguments[4], "nesterov", &s.nesterov);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[5], "decay", 0, &s.decay);
+        status = mmul_argument_get_real(e, &arguments[5], "decay", 0, &s.decay);
     if (status != MMUL_OK)
         return status;
     check_gradient(&w, &arguments[1], &entry.parameter);
@@ -437,9 +437,9 @@ enum mmul_status mmul_builtin_nesterov(struct mmul_evaluator *e, const struct mm
     (void)builtin;
     enum mmul_status status = read_state(e, &arguments[0], 1, &entry);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[2], "rate", 0.7, &s.rate);
+        status = mmul_argument_get_real(e, &arguments[2], "rate", 0.7, &s.rate);
     if (status == MMUL_OK)
-        status = mmul_take_real(e, &arguments[3], "momentum", 0.9, &s.momentum);
+        status = mmul_argument_get_real(e, &arguments[3], "momentum", 0.9, &s.momentum);
     if (status != MMUL_OK)
         return status;
     check_gradient(&w, &arguments[1], &entry.parameter);
@@ -458,7 +458,7 @@ enum mmul_status mmul_builtin_schedule(struct mmul_evaluator *e, const struct mm
     double given[5];
     (void)call;
     for (int i = 0; i < 5; i++)
-        if (mmul_take_real(e, &arguments[i], names[i], 0, &given[i]) != MMUL_OK)
+        if (mmul_argument_get_real(e, &arguments[i], names[i], 0, &given[i]) != MMUL_OK)
             return e->err->status;
     const double turn = given[0], warm = given[1], turns = given[2], high = given[3],
                  low = given[4];

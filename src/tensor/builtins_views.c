@@ -28,7 +28,8 @@ static enum mmul_status add_view(struct mmul_evaluator *e, const struct mmul_nod
 static enum mmul_status fetch_to_root(struct mmul_evaluator *e, const struct mmul_node *at,
                                       struct mmul_script_view *view, const struct mmul_object *x,
                                       double *to) {
-    struct mmul_script_awaited *awaited = mmul_arena_allocate(e->arena, sizeof *awaited, e->err);
+    struct mmul_script_pending_value *awaited =
+        mmul_arena_allocate(e->arena, sizeof *awaited, e->err);
     if (awaited == NULL)
         return e->err->status;
     if (mmul_output_borrow(to, x->shape, MMUL_F64, &awaited->output, e->err) != MMUL_OK)
@@ -119,7 +120,7 @@ static enum mmul_status fetch_corner(struct line *line, const struct mmul_node *
         e->arena, (size_t)(part->rows * part->cols) * sizeof *part->corner, e->err);
     if (part->corner == NULL)
         return e->err->status;
-    enum mmul_status status = mmul_apply(e, at, &call, x, &corner);
+    enum mmul_status status = mmul_apply_operation(e, at, &call, x, &corner);
     return status == MMUL_OK ? fetch_to_root(e, at, line->view, &corner, part->corner) : status;
 }
 
@@ -152,7 +153,7 @@ static enum mmul_status add_argument(struct line *line, const struct mmul_node *
     if (x->kind == MMUL_OBJECT_MATRIX && x->tokens != NULL)
         return add_letters(line, at, x);
     if (x->kind == MMUL_OBJECT_MATRIX)
-        return mmul_object_is_one(x) ? add_number(line, at, x) : add_matrix(line, at, x);
+        return mmul_object_is_one_element(x) ? add_number(line, at, x) : add_matrix(line, at, x);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; x->kind == MMUL_OBJECT_FORMAT && status == MMUL_OK && i < x->count; i++)
         status = add_argument(line, at, &x->items[i]);
@@ -173,11 +174,11 @@ enum mmul_status mmul_builtin_print(struct mmul_evaluator *e, const struct mmul_
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
     enum mmul_status status = add_view(e, call, &line.view);
     if (status == MMUL_OK)
-        status = mmul_take_text(e, end, "end", "\n", &line.view->end);
+        status = mmul_argument_get_text(e, end, "end", "\n", &line.view->end);
     if (status == MMUL_OK)
         status = mmul_evaluator_copy_text(e, line.view->end, &line.view->end);
     if (status == MMUL_OK)
-        status = mmul_take_bool(e, end + 1, "flush", &is_flushed);
+        status = mmul_argument_get_bool(e, end + 1, "flush", &is_flushed);
     for (int i = 0; status == MMUL_OK && i < MMUL_ARGUMENTS_MOST; i++) {
         if (arguments[i].node == NULL)
             continue;
@@ -202,9 +203,9 @@ enum mmul_status mmul_builtin_assert_close(struct mmul_evaluator *e,
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
     bool numbers =
         mmul_object_is_number(&arguments[0].object) && mmul_object_is_number(&arguments[1].object);
-    enum mmul_status status = numbers
-                                  ? mmul_take_matrix(e, &arguments[0], "x")
-                                  : mmul_take_real(e, &arguments[2], "tolerance", 0, &tolerance);
+    enum mmul_status status =
+        numbers ? mmul_argument_check_matrix(e, &arguments[0], "x")
+                : mmul_argument_get_real(e, &arguments[2], "tolerance", 0, &tolerance);
     if (status == MMUL_OK && !(tolerance >= 0))
         return mmul_evaluator_fail(e, arguments[2].node, "tolerance must be at least 0");
     if (status == MMUL_OK)
@@ -249,14 +250,14 @@ enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_
     return fetch_to_root(e, at, view, sums, view->sums);
 }
 
-enum mmul_status mmul_view_left_out(struct mmul_evaluator *e, const struct mmul_node *at,
-                                    const struct mmul_left_out *all,
-                                    const struct mmul_object *marks) {
+enum mmul_status mmul_view_skipped_steps(struct mmul_evaluator *e, const struct mmul_node *at,
+                                         const struct mmul_skipped_step *all,
+                                         const struct mmul_object *marks) {
     struct mmul_script_view *view = NULL;
     if (add_view(e, at, &view) != MMUL_OK)
         return e->err->status;
-    view->kind = MMUL_VIEW_LEFT_OUT;
-    view->left_out = all;
+    view->kind = MMUL_VIEW_SKIPPED_STEPS;
+    view->excluded_count = all;
     view->sums = mmul_arena_allocate(
         e->arena, (size_t)(marks->shape.rows * marks->shape.cols) * sizeof *view->sums, e->err);
     return view->sums != NULL ? fetch_to_root(e, at, view, marks, view->sums) : e->err->status;

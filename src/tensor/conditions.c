@@ -20,7 +20,7 @@ static enum mmul_status read_number(struct mmul_evaluator *e, const struct mmul_
     if (mmul_view_number(e, at, x, &number) != MMUL_OK)
         return e->err->status;
     if (mmul_job_run(e, branch, NULL) != MMUL_OK)
-        return mmul_job_name_turn(e, e->turn);
+        return mmul_job_prefix_turn(e, e->turn);
     *truth = number != 0 ? TRUE : FALSE; // NaN is true, as in Python
     return MMUL_OK;
 }
@@ -29,7 +29,7 @@ static enum mmul_status read_number(struct mmul_evaluator *e, const struct mmul_
 static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_node *at,
                                   const char *word, const struct mmul_object *x) {
     if (word != NULL)
-        return mmul_evaluate_fail_truth(e, at, word, x);
+        return mmul_evaluate_fail_condition(e, at, word, x);
     mmul_evaluator_fail(e, at, "a condition is a number here, not %s", mmul_object_name(x));
     if (x->kind == MMUL_OBJECT_MATRIX)
         mmul_hint(e->err, "where(c, x, y) chooses element by element");
@@ -63,13 +63,13 @@ static enum mmul_status evaluate_operand(struct mmul_evaluator *e, const struct 
         *e->err = before;
     if (branch == NULL || status != MMUL_OK || *truth != UNKNOWN)
         return branch == NULL ? MMUL_OK : status;
-    if (!mmul_object_is_one(&x))
+    if (!mmul_object_is_one_element(&x))
         return fail_kind(e, at, word, &x);
     if (check_place(e, at) != MMUL_OK)
         return e->err->status;
     if (!e->script->only_checked)
         return read_number(e, branch, at, &x, truth);
-    return e->script->is_first_reading ? mmul_foreseen_note(e, branch, false, NULL) : MMUL_OK;
+    return e->script->is_first_reading ? mmul_held_types_note(e, branch, false, NULL) : MMUL_OK;
 }
 
 static enum mmul_status evaluate_truth(struct mmul_evaluator *e, const struct mmul_node *branch,
@@ -101,21 +101,21 @@ enum mmul_status mmul_evaluate_condition(struct mmul_evaluator *e, const struct 
     enum truth truth = UNKNOWN;
     enum mmul_status status = evaluate_truth(e, branch, branch->first, NULL, &truth);
     if (status == MMUL_OK && truth == UNKNOWN && e->script->is_first_reading)
-        return mmul_foreseen_choose_freely(e, branch, is_true);
+        return mmul_held_types_choose_branch(e, branch, is_true);
     *is_true = truth == TRUE;
     if (status == MMUL_OK && e->script->is_first_reading)
-        status = mmul_foreseen_choose(e, branch, *is_true);
+        status = mmul_held_types_note_branch(e, branch, *is_true);
     return status;
 }
 
 bool mmul_condition_may_differ(struct mmul_evaluator *e, const struct mmul_node *branch) {
-    struct mmul_foreseen *f = e->script->foreseen;
+    struct mmul_held_types *f = e->script->foreseen;
     enum truth truth = UNKNOWN;
     if (evaluate_truth(e, NULL, branch->first, NULL, &truth) != MMUL_OK)
         return false;
     if (truth != UNKNOWN)
-        return !mmul_foreseen_has_chosen(f, branch, truth == TRUE);
+        return !mmul_held_types_has_branch(f, branch, truth == TRUE);
     // In `i > 10 and loss > best`, the second operand appears only after the first becomes true.
-    return branch->first->kind == MMUL_NODE_LOGIC && !mmul_foreseen_has_chosen(f, branch, true) &&
-           mmul_foreseen_tries(e, branch);
+    return branch->first->kind == MMUL_NODE_LOGIC && !mmul_held_types_has_branch(f, branch, true) &&
+           mmul_held_types_try_branch(e, branch);
 }

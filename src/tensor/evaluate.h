@@ -35,8 +35,9 @@ enum mmul_status mmul_evaluate(struct mmul_evaluator *e, const struct mmul_node 
                                struct mmul_object *result);
 
 // Reports that x, an operand of "and", "or" or "not", is no number.
-enum mmul_status mmul_evaluate_fail_truth(struct mmul_evaluator *e, const struct mmul_node *node,
-                                          const char *word, const struct mmul_object *x);
+enum mmul_status mmul_evaluate_fail_condition(struct mmul_evaluator *e,
+                                              const struct mmul_node *node, const char *word,
+                                              const struct mmul_object *x);
 
 // Evaluates a tuple. `targets` (NULL for none) gives the matrices in it their display names, in
 // order.

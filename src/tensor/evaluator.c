@@ -96,7 +96,7 @@ enum mmul_status mmul_evaluator_step(struct mmul_evaluator *e, const struct mmul
     return MMUL_OK;
 }
 
-bool mmul_target_has(const struct mmul_node *target, const char *name) {
+bool mmul_assignment_has_name(const struct mmul_node *target, const char *name) {
     bool is_tuple = target->kind == MMUL_NODE_TUPLE;
     for (const struct mmul_node *n = is_tuple ? target->first : target; n != NULL;
          n = is_tuple ? n->next : NULL)
@@ -107,7 +107,7 @@ bool mmul_target_has(const struct mmul_node *target, const char *name) {
 
 bool mmul_node_assigns(const struct mmul_node *node, const char *name) {
     if ((node->kind == MMUL_NODE_ASSIGN || node->kind == MMUL_NODE_FOR) &&
-        mmul_target_has(node->first, name))
+        mmul_assignment_has_name(node->first, name))
         return true;
     if (node->kind != MMUL_NODE_BLOCK && node->kind != MMUL_NODE_FOR && node->kind != MMUL_NODE_IF)
         return false;

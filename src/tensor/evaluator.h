@@ -29,9 +29,9 @@ struct mmul_frame {
 };
 
 // A value without a name that must survive the current job, as named values do.
-struct mmul_pin {
-    struct mmul_object *object; // borrowed
-    struct mmul_pin *outer;     // borrowed; NULL for none
+struct mmul_pinned_object {
+    struct mmul_object *object;       // borrowed
+    struct mmul_pinned_object *outer; // borrowed; NULL for none
 };
 
 // Control flow after a statement: the next one, the end of the loop, or its next iteration.
@@ -53,15 +53,15 @@ struct mmul_evaluator {
     // the program already loaded.
     int job, uses, loops, loop_begin;
     int64_t turn;
-    struct mmul_job_leaf *leaves;
+    struct mmul_loaded_value *leaves;
     // Memory of the current and of the next job; owned.
     struct mmul_arena arenas[2], *next_arena;
-    struct mmul_pin *pins; // borrowed, innermost first; NULL for none
-    // Local training (tensor/apart.h): the node being evaluated, NULL outside. `context` is that of
-    // the node's program, else the context of all ranks.
-    struct mmul_apart *apart;
-    struct mmul_left_out *left_out;     // possibly skipped steps of the iterations so far
-    const struct mmul_context *context; // borrowed
+    struct mmul_pinned_object *pinned_objects; // borrowed, innermost first; NULL for none
+    // Local training (tensor/local_training.h): the node being evaluated, NULL outside. `context`
+    // is that of the node's program, else the context of all ranks.
+    struct mmul_local_node *apart;
+    struct mmul_skipped_step *excluded_count; // possibly skipped steps of the iterations so far
+    const struct mmul_context *context;       // borrowed
     // Calls a function of the text (calls.c).
     enum mmul_status (*call)(struct mmul_evaluator *e, const struct mmul_node *at,
                              const struct mmul_object *function,
@@ -108,7 +108,7 @@ enum mmul_status mmul_evaluator_copy_text(struct mmul_evaluator *e, const char *
                                           const char **copy);
 
 // Returns true if the assignment target is this name, or a tuple that contains it.
-bool mmul_target_has(const struct mmul_node *target, const char *name);
+bool mmul_assignment_has_name(const struct mmul_node *target, const char *name);
 
 // Returns true if any statement inside `node` assigns to the name.
 bool mmul_node_assigns(const struct mmul_node *node, const char *name);
@@ -153,9 +153,9 @@ enum mmul_status mmul_format_string_end(struct mmul_evaluator *e, struct mmul_fo
 
 // Adds one operation of the engine. Operands are matrices or, where the engine accepts them,
 // numbers. result->axes holds the number of axes of the result on entry.
-enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at,
-                            struct mmul_call *call, const struct mmul_object *operands,
-                            struct mmul_object *result);
+enum mmul_status mmul_apply_operation(struct mmul_evaluator *e, const struct mmul_node *at,
+                                      struct mmul_call *call, const struct mmul_object *operands,
+                                      struct mmul_object *result);
 
 // Wraps an existing value of the program as an object.
 struct mmul_object mmul_matrix_object(struct mmul_evaluator *e, int value, int axes);
@@ -185,27 +185,33 @@ enum mmul_status mmul_apply_matmul(struct mmul_evaluator *e, const struct mmul_n
 
 // Each function fails if the argument has another kind. The error quotes `what`, the parameter's
 // name.
-enum mmul_status mmul_take_matrix(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                  const char *what);
+enum mmul_status mmul_argument_check_matrix(struct mmul_evaluator *e,
+                                            const struct mmul_argument *argument, const char *what);
 // Checks indices. The result has one more axis, so three axes are the maximum.
-enum mmul_status mmul_take_ids(struct mmul_evaluator *e, const struct mmul_argument *argument);
-enum mmul_status mmul_take_whole(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                 const char *what, int64_t *number);
-enum mmul_status mmul_take_real(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                const char *what, double otherwise, double *number);
+enum mmul_status mmul_argument_check_ids(struct mmul_evaluator *e,
+                                         const struct mmul_argument *argument);
+enum mmul_status mmul_argument_get_integer(struct mmul_evaluator *e,
+                                           const struct mmul_argument *argument, const char *what,
+                                           int64_t *number);
+enum mmul_status mmul_argument_get_real(struct mmul_evaluator *e,
+                                        const struct mmul_argument *argument, const char *what,
+                                        double otherwise, double *number);
 // Accepts True, False, 1 or 0; an omitted argument is False.
-enum mmul_status mmul_take_bool(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                const char *what, bool *is_true);
-enum mmul_status mmul_take_text(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                const char *what, const char *otherwise, const char **text);
+enum mmul_status mmul_argument_get_bool(struct mmul_evaluator *e,
+                                        const struct mmul_argument *argument, const char *what,
+                                        bool *is_true);
+enum mmul_status mmul_argument_get_text(struct mmul_evaluator *e,
+                                        const struct mmul_argument *argument, const char *what,
+                                        const char *otherwise, const char **text);
 // Accepts a tuple of integers, or one integer, which counts as a tuple of one.
-enum mmul_status mmul_take_sizes(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                 const char *what, int64_t sizes[static MMUL_AXES_MOST],
-                                 int *count);
+enum mmul_status mmul_argument_get_sizes(struct mmul_evaluator *e,
+                                         const struct mmul_argument *argument, const char *what,
+                                         int64_t sizes[static MMUL_AXES_MOST], int *count);
 // Reads an axis in [0, axes); negative values count from the end.
-enum mmul_status mmul_take_axis(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                int axes, int *axis);
+enum mmul_status mmul_argument_get_axis(struct mmul_evaluator *e,
+                                        const struct mmul_argument *argument, int axes, int *axis);
 
 // Finds the argument in a list of words. The error names the nearest one.
-enum mmul_status mmul_take_choice(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                  const char *what, const char *const *words, int *choice);
+enum mmul_status mmul_argument_get_choice(struct mmul_evaluator *e,
+                                          const struct mmul_argument *argument, const char *what,
+                                          const char *const *words, int *choice);

@@ -50,12 +50,13 @@ static enum mmul_status evaluate_negative(struct mmul_evaluator *e, const struct
     *result = mmul_object_from_real(-operand.object.real);
     const char *problem = operand.object.kind == MMUL_OBJECT_REAL
                               ? NULL
-                              : mmul_object_calculate("-", &zero, &operand.object, result);
+                              : mmul_number_calculate("-", &zero, &operand.object, result);
     return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
 }
 
-enum mmul_status mmul_evaluate_fail_truth(struct mmul_evaluator *e, const struct mmul_node *node,
-                                          const char *word, const struct mmul_object *x) {
+enum mmul_status mmul_evaluate_fail_condition(struct mmul_evaluator *e,
+                                              const struct mmul_node *node, const char *word,
+                                              const struct mmul_object *x) {
     mmul_evaluator_fail(e, node, "'%s' is for numbers, not for %s", word, mmul_object_name(x));
     if (x->kind == MMUL_OBJECT_MATRIX)
         mmul_hint(e->err, "of what is 0 or 1: %s",
@@ -70,7 +71,7 @@ enum mmul_status mmul_evaluate_fail_truth(struct mmul_evaluator *e, const struct
 static enum mmul_status read_truth(struct mmul_evaluator *e, const struct mmul_node *node,
                                    const char *word, const struct mmul_object *x, bool *is_true) {
     *is_true = mmul_object_is_number(x) && mmul_object_number(x) != 0;
-    return mmul_object_is_number(x) ? MMUL_OK : mmul_evaluate_fail_truth(e, node, word, x);
+    return mmul_object_is_number(x) ? MMUL_OK : mmul_evaluate_fail_condition(e, node, word, x);
 }
 
 static enum mmul_status evaluate_logic(struct mmul_evaluator *e, const struct mmul_node *node,
@@ -151,7 +152,7 @@ static enum mmul_status apply_operator(struct mmul_evaluator *e, const struct mm
         return apply_to_others(e, node, operands, result);
     if (strcmp(node->text, "@") == 0)
         return mmul_evaluator_fail(e, node, "'@' is for matrices, not for numbers");
-    const char *problem = mmul_object_calculate(node->text, x, y, result);
+    const char *problem = mmul_number_calculate(node->text, x, y, result);
     return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
 }
 
@@ -203,7 +204,7 @@ static enum mmul_status read_slice_part(struct mmul_evaluator *e, const struct m
     if (part != NULL && part->kind != MMUL_NODE_ABSENT)
         status = mmul_evaluate(e, part, &argument.object);
     *is_given = status == MMUL_OK && argument.object.kind != MMUL_OBJECT_NONE;
-    return *is_given ? mmul_take_whole(e, &argument, what, to) : status;
+    return *is_given ? mmul_argument_get_integer(e, &argument, what, to) : status;
 }
 
 // Evaluates numpy's begin:end:step for one axis. Negative bounds count from the end, all are
@@ -255,7 +256,7 @@ static enum mmul_status read_index(struct mmul_evaluator *e, const struct mmul_n
         return MMUL_ERR_DATA;
     }
     if (status == MMUL_OK)
-        status = mmul_take_whole(e, &index, "an index", &given);
+        status = mmul_argument_get_integer(e, &index, "an index", &given);
     if (status == MMUL_OK && (given < -size || given >= size))
         return mmul_evaluator_fail(e, node, "index %lld of an axis of %lld: expected %lld to %lld",
                                    (long long)given, (long long)size, (long long)-size,
@@ -300,7 +301,7 @@ static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul
             return status;
     }
     result->axes = x->axes;
-    enum mmul_status status = mmul_apply(e, node, &call, x, result);
+    enum mmul_status status = mmul_apply_operation(e, node, &call, x, result);
     const struct mmul_object part = *result;
     return status == MMUL_OK && are_dropped ? mmul_drop_axes(e, node, &part, is_dropped, result)
                                             : status;
@@ -322,7 +323,7 @@ static enum mmul_status evaluate_subscript(struct mmul_evaluator *e, const struc
         return mmul_evaluator_fail(e, node, "of a tuple only one element can be taken here");
     status = mmul_evaluate(e, node->last, &index.object);
     if (status == MMUL_OK)
-        status = mmul_take_whole(e, &index, "an index", &i);
+        status = mmul_argument_get_integer(e, &index, "an index", &i);
     if (status != MMUL_OK)
         return status;
     if (i < -x.count || i >= x.count)
@@ -351,7 +352,7 @@ static enum mmul_status evaluate_attribute(struct mmul_evaluator *e, const struc
         return mmul_evaluator_fail(e, node, "%s has no '.%s'", mmul_object_name(&x), node->text);
     result->axes = x.axes;
     if (strcmp(node->text, "T") == 0)
-        return mmul_apply(e, node, &call, &x, result);
+        return mmul_apply_operation(e, node, &call, &x, result);
     if (strcmp(node->text, "shape") == 0) {
         mmul_object_sizes(&x, counts);
         for (int s = 0; s < x.axes; s++)

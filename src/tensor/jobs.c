@@ -16,15 +16,15 @@
 // ----------------------------------------------------------------------------------------- values
 
 // A held value that the current program has loaded.
-struct mmul_job_leaf {
+struct mmul_loaded_value {
     int64_t held;
     int value;
-    struct mmul_job_leaf *next;
+    struct mmul_loaded_value *next;
 };
 
 static enum mmul_status load_held(struct mmul_evaluator *e, const struct mmul_object *matrix,
                                   int *value) {
-    struct mmul_job_leaf *leaf = e->leaves;
+    struct mmul_loaded_value *leaf = e->leaves;
     while (leaf != NULL && leaf->held != matrix->held)
         leaf = leaf->next;
     if (leaf == NULL) {
@@ -64,15 +64,15 @@ int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
 
 // ---------------------------------------------------------------------------------------- holding
 
-static enum mmul_status find_hold(struct mmul_evaluator *e, struct mmul_holds *holds, int value,
-                                  int64_t *held) {
+static enum mmul_status find_hold(struct mmul_evaluator *e, struct mmul_held_values *holds,
+                                  int value, int64_t *held) {
     for (int i = 0; i < holds->count; i++)
         if (holds->all[i].value == value) {
             *held = holds->all[i].held;
             return MMUL_OK;
         }
     if (holds->count == holds->capacity) {
-        struct mmul_hold *more = NULL;
+        struct mmul_held_value *more = NULL;
         const int capacity = 2 * holds->capacity + 16;
         if (MMUL_ALLOCATE(more, capacity, "held values", e->err) != MMUL_OK)
             return e->err->status;
@@ -85,27 +85,28 @@ static enum mmul_status find_hold(struct mmul_evaluator *e, struct mmul_holds *h
     *held = holds->like != NULL ? holds->like->all[holds->count].held : 0;
     if (mmul_program_hold(e->program, value, held, e->err) != MMUL_OK)
         return e->err->status;
-    mmul_program_hold_open(e->program, mmul_foreseen_is_double(e->script->foreseen, holds->place));
-    holds->all[holds->count++] = (struct mmul_hold){value, *held};
+    mmul_program_hold_exact(e->program,
+                            mmul_held_types_is_double(e->script->foreseen, holds->place));
+    holds->all[holds->count++] = (struct mmul_held_value){value, *held};
     return MMUL_OK;
 }
 
 // Copies the elements of a tuple to the next job's memory and holds its matrices.
-static enum mmul_status hold_items(struct mmul_evaluator *e, struct mmul_holds *holds,
+static enum mmul_status hold_items(struct mmul_evaluator *e, struct mmul_held_values *holds,
                                    const struct mmul_object *x, struct mmul_object *held) {
     struct mmul_object *items =
         mmul_arena_allocate(e->next_arena, (size_t)x->count * sizeof *items + 1, e->err);
     if (items == NULL)
         return e->err->status;
     for (int i = 0; i < x->count; i++)
-        if (mmul_hold_object(e, holds, &x->items[i], &items[i]) != MMUL_OK)
+        if (mmul_held_values_add(e, holds, &x->items[i], &items[i]) != MMUL_OK)
             return e->err->status;
     held->items = items;
     return MMUL_OK;
 }
 
-enum mmul_status mmul_hold_object(struct mmul_evaluator *e, struct mmul_holds *holds,
-                                  const struct mmul_object *x, struct mmul_object *held) {
+enum mmul_status mmul_held_values_add(struct mmul_evaluator *e, struct mmul_held_values *holds,
+                                      const struct mmul_object *x, struct mmul_object *held) {
     *held = *x;
     if (x->kind == MMUL_OBJECT_MATRIX) {
         const enum mmul_status status =
@@ -132,11 +133,11 @@ static bool is_read(const struct mmul_node *node, const char *name, int from) {
     return false;
 }
 
-static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_holds *holds) {
+static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_held_values *holds) {
     holds->place.name = "";
-    for (struct mmul_pin *pin = e->pins; pin != NULL; pin = pin->outer) {
+    for (struct mmul_pinned_object *pin = e->pinned_objects; pin != NULL; pin = pin->outer) {
         struct mmul_object held;
-        if (mmul_hold_object(e, holds, pin->object, &held) != MMUL_OK)
+        if (mmul_held_values_add(e, holds, pin->object, &held) != MMUL_OK)
             return e->err->status;
         *pin->object = held;
     }
@@ -151,16 +152,16 @@ static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_holds *ho
         }
         holds->place.name = b->name;
         holds->place.index = 0;
-        if (mmul_hold_object(e, holds, &b->object, &held) != MMUL_OK)
+        if (mmul_held_values_add(e, holds, &b->object, &held) != MMUL_OK)
             return e->err->status;
         b->object = held;
     }
     holds->place.name = NULL;
     for (struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next) {
         struct mmul_object held;
-        if (!o->is_waiting)
+        if (!o->is_deferred)
             continue;
-        if (mmul_hold_object(e, holds, &o->matrix, &held) != MMUL_OK)
+        if (mmul_held_values_add(e, holds, &o->matrix, &held) != MMUL_OK)
             return e->err->status;
         o->matrix = held;
     }
@@ -179,23 +180,23 @@ static bool has_held(const struct mmul_object *x, int64_t held) {
 }
 
 static bool is_referenced(const struct mmul_evaluator *e, int64_t held) {
-    for (const struct mmul_pin *pin = e->pins; pin != NULL; pin = pin->outer)
+    for (const struct mmul_pinned_object *pin = e->pinned_objects; pin != NULL; pin = pin->outer)
         if (has_held(pin->object, held))
             return true;
     for (const struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next)
         if (has_held(&b->object, held))
             return true;
     for (const struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next)
-        if (o->is_waiting && has_held(&o->matrix, held))
+        if (o->is_deferred && has_held(&o->matrix, held))
             return true;
-    for (const struct mmul_left_out *l = e->left_out; l != NULL; l = l->next)
+    for (const struct mmul_skipped_step *l = e->excluded_count; l != NULL; l = l->next)
         if (has_held(&l->marks, held))
             return true;
     return false;
 }
 
-enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_holds *holds,
-                                   bool releases) {
+enum mmul_status mmul_held_values_commit(struct mmul_evaluator *e,
+                                         const struct mmul_held_values *holds, bool releases) {
     int64_t *left = NULL;
     int count = 0;
     if (MMUL_ALLOCATE(left, e->script->held_count + holds->count + 1, "held values", e->err) !=
@@ -218,7 +219,7 @@ enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_h
 
 static enum mmul_status spread_matrix(struct mmul_evaluator *e, const struct mmul_node *at,
                                       const struct mmul_object *x, struct mmul_object *spread) {
-    const struct mmul_placement_wish on_all = {.kind = MMUL_PLACE_REPLICATE, .on_all = true};
+    const struct mmul_placement_request on_all = {.kind = MMUL_PLACE_REPLICATE, .on_all = true};
     const int value = mmul_job_value(e, at, x);
     char name[48];
     if (value < 0)
@@ -233,8 +234,8 @@ static enum mmul_status spread_matrix(struct mmul_evaluator *e, const struct mmu
     return MMUL_OK;
 }
 
-enum mmul_status mmul_job_spread(struct mmul_evaluator *e, const struct mmul_node *at,
-                                 const struct mmul_object *x, struct mmul_object *spread) {
+enum mmul_status mmul_job_replicate(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_object *x, struct mmul_object *spread) {
     *spread = *x;
     if (x->kind == MMUL_OBJECT_MATRIX)
         return x->is_whole ? MMUL_OK : spread_matrix(e, at, x, spread);
@@ -245,7 +246,7 @@ enum mmul_status mmul_job_spread(struct mmul_evaluator *e, const struct mmul_nod
     if (items == NULL)
         return e->err->status;
     for (int i = 0; i < x->count; i++)
-        if (mmul_job_spread(e, at, &x->items[i], &items[i]) != MMUL_OK)
+        if (mmul_job_replicate(e, at, &x->items[i], &items[i]) != MMUL_OK)
             return e->err->status;
     spread->items = items;
     return MMUL_OK;
@@ -268,7 +269,7 @@ static enum first find_first(const struct mmul_node *node, const char *name) {
         return first == NEITHER && mmul_node_assigns(node, name) ? ASSIGNED : first;
     case MMUL_NODE_FOR:
         first = is_read(node->first->next, name, 0) ? READ : NEITHER;
-        if (first == NEITHER && mmul_target_has(node->first, name))
+        if (first == NEITHER && mmul_assignment_has_name(node->first, name))
             return ASSIGNED;
         return first == NEITHER ? find_first(node->last, name) : first;
     case MMUL_NODE_IF:
@@ -290,7 +291,7 @@ static bool is_parameter(const struct mmul_node *function, const char *name) {
 }
 
 // A function may read a global name wherever it is called, unless the name is local to it.
-bool mmul_functions_read(const struct mmul_evaluator *e, const char *name) {
+bool mmul_functions_read_name(const struct mmul_evaluator *e, const char *name) {
     for (const struct mmul_node *s = e->tree->root->first; s != NULL; s = s->next)
         if (s->kind == MMUL_NODE_DEF && !is_parameter(s, name) &&
             !mmul_node_assigns(s->last, name) && is_read(s->last, name, 0))
@@ -311,7 +312,7 @@ enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_n
             carried->names[carried->count++] =
                 (struct mmul_carried_name){.binding = b,
                                            .is_new = find_first(loop->last, b->name) == ASSIGNED &&
-                                                     !mmul_functions_read(e, b->name)};
+                                                     !mmul_functions_read_name(e, b->name)};
     return MMUL_OK;
 }
 
@@ -346,14 +347,14 @@ void mmul_carried_fini(struct mmul_carried *carried) {
     mmul_free(carried->names);
 }
 
-bool mmul_is_alike(const struct mmul_object *x, const struct mmul_object *y) {
+bool mmul_objects_match(const struct mmul_object *x, const struct mmul_object *y) {
     if (mmul_object_is_number(x) && mmul_object_is_number(y))
         return true;
     bool alike = x->kind == y->kind && x->axes == y->axes && x->count == y->count;
     if (x->kind == MMUL_OBJECT_MATRIX)
         return alike && memcmp(&x->shape, &y->shape, sizeof x->shape) == 0;
     for (int i = 0; alike && x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
-        alike = mmul_is_alike(&x->items[i], &y->items[i]);
+        alike = mmul_objects_match(&x->items[i], &y->items[i]);
     return alike;
 }
 
@@ -361,9 +362,9 @@ static enum mmul_status check_alike(struct mmul_evaluator *e, const struct mmul_
                                     const struct mmul_carried_name *name) {
     const struct mmul_object *before = &name->before, *now = &name->binding->object;
     char here[96], there[96];
-    const bool is_number = mmul_object_is_number(before) || mmul_object_is_one(before);
-    if (mmul_is_alike(before, now) ||
-        (is_number && (mmul_object_is_number(now) || mmul_object_is_one(now))))
+    const bool is_number = mmul_object_is_number(before) || mmul_object_is_one_element(before);
+    if (mmul_objects_match(before, now) ||
+        (is_number && (mmul_object_is_number(now) || mmul_object_is_one_element(now))))
         return MMUL_OK;
     if (before->kind == MMUL_OBJECT_MATRIX && now->kind == MMUL_OBJECT_MATRIX)
         return mmul_evaluator_fail(
@@ -406,7 +407,7 @@ static int find_outermost_for(const struct mmul_node *around, int place) {
     return around->kind == MMUL_NODE_FOR ? around->at.begin : place;
 }
 
-void mmul_jobs_enter(struct mmul_evaluator *e, const struct mmul_node *loop) {
+void mmul_jobs_enter_loop(struct mmul_evaluator *e, const struct mmul_node *loop) {
     if (e->loops++ > 0)
         return;
     e->loop_begin = find_outermost_for(e->tree->root, loop->at.begin);
@@ -414,7 +415,7 @@ void mmul_jobs_enter(struct mmul_evaluator *e, const struct mmul_node *loop) {
     e->next_arena = &e->arenas[1];
 }
 
-void mmul_jobs_leave(struct mmul_evaluator *e) {
+void mmul_jobs_leave_loop(struct mmul_evaluator *e) {
     // Named values stay in the script's memory until the end.
     if (--e->loops == 0)
         e->arena = &e->script->arena;
@@ -447,7 +448,7 @@ static enum mmul_status begin_program(struct mmul_evaluator *e) {
     struct mmul_script *script = e->script;
     note_rounded(e);
     mmul_program_destroy(script->program);
-    mmul_script_lent_free(script);
+    mmul_script_temporaries_free(script);
     script->program = e->program = NULL;
     if (mmul_program_create(&script->program, e->err) != MMUL_OK)
         return e->err->status;
@@ -458,14 +459,14 @@ static enum mmul_status begin_program(struct mmul_evaluator *e) {
     e->uses = e->operations = 0;
     e->leaves = NULL;
     script->views = script->last_view = script->next_view = NULL;
-    script->is_handed_over = false;
+    script->is_owned_by_run = false;
     for (struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
-        if (!o->is_waiting)
+        if (!o->is_deferred)
             note_written(e->script, o);
     return MMUL_OK;
 }
 
-enum mmul_status mmul_job_name_turn(struct mmul_evaluator *e, int64_t turn) {
+enum mmul_status mmul_job_prefix_turn(struct mmul_evaluator *e, int64_t turn) {
     char text[sizeof e->err->text];
     memcpy(text, e->err->text, sizeof text);
     snprintf(e->err->text, sizeof e->err->text, "turn %lld: %.900s", (long long)turn, text);
@@ -477,17 +478,17 @@ static enum mmul_status run_program(struct mmul_evaluator *e, const int64_t *tur
     script->is_over = e->uses == 0; // only text is printed, no matrix is used
     if (script->runner.run(script->runner.run_context, script, e->err) == MMUL_OK)
         return MMUL_OK;
-    return turn != NULL ? mmul_job_name_turn(e, *turn) : e->err->status;
+    return turn != NULL ? mmul_job_prefix_turn(e, *turn) : e->err->status;
 }
 
 enum mmul_status mmul_job_run(struct mmul_evaluator *e, const struct mmul_node *at,
                               const int64_t *turn) {
-    struct mmul_holds holds = {.place = {.at = at->at.begin, .is_behind = turn != NULL}};
+    struct mmul_held_values holds = {.place = {.at = at->at.begin, .is_behind = turn != NULL}};
     enum mmul_status status = hold_all(e, &holds);
     if (status == MMUL_OK && (e->uses > 0 || e->script->views != NULL))
         status = run_program(e, turn);
     if (status == MMUL_OK)
-        status = mmul_holds_settle(e, &holds, true);
+        status = mmul_held_values_commit(e, &holds, true);
     if (status == MMUL_OK)
         status = begin_program(e);
     mmul_free(holds.all);
@@ -504,12 +505,12 @@ enum mmul_status mmul_job_run(struct mmul_evaluator *e, const struct mmul_node *
 enum mmul_status mmul_jobs_end(struct mmul_evaluator *e) {
     note_rounded(e);
     for (struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next) {
-        if (!o->is_waiting)
+        if (!o->is_deferred)
             continue;
         const int value = mmul_job_value(e, NULL, &o->matrix);
         if (value < 0)
             return e->err->status;
-        o->is_waiting = false;
+        o->is_deferred = false;
         enum mmul_status status =
             o->output != NULL ? mmul_program_save(e->program, value, o->output, e->err)
                               : mmul_program_keep(e->program, value, mmul_kept_name(o->path),
@@ -520,10 +521,10 @@ enum mmul_status mmul_jobs_end(struct mmul_evaluator *e) {
     return MMUL_OK;
 }
 
-void mmul_job_views_free(struct mmul_script *script) {
+void mmul_script_views_discard(struct mmul_script *script) {
     for (struct mmul_script_view *view = script->views; view != NULL; view = view->next)
-        for (struct mmul_script_awaited *a = view->awaited; a != NULL; a = a->next)
-            if (!script->is_handed_over)
+        for (struct mmul_script_pending_value *a = view->awaited; a != NULL; a = a->next)
+            if (!script->is_owned_by_run)
                 mmul_output_destroy(a->output);
     script->views = script->last_view = script->next_view = NULL;
 }
@@ -533,7 +534,7 @@ void mmul_jobs_fini(struct mmul_evaluator *e) {
     mmul_arena_fini(&e->arenas[1]);
 }
 
-void mmul_jobs_release(struct mmul_script *script) {
+void mmul_script_release_held(struct mmul_script *script) {
     for (int i = 0; i < script->held_count; i++)
         mmul_context_release(script->runner.context, script->held[i]);
     mmul_free(script->held);

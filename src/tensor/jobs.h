@@ -6,7 +6,7 @@
 // variable first assigned inside an iteration does not survive it.
 #pragma once
 
-#include "tensor/foreseen.h"
+#include "tensor/held_types.h"
 
 // Returns the value of a matrix in the current program, after loading it if necessary. Returns -1
 // on failure.
@@ -14,8 +14,8 @@ int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
                    const struct mmul_object *matrix);
 
 // Called before the first job of a loop. From then on strings and tuples live in the job's memory.
-void mmul_jobs_enter(struct mmul_evaluator *e, const struct mmul_node *loop);
-void mmul_jobs_leave(struct mmul_evaluator *e);
+void mmul_jobs_enter_loop(struct mmul_evaluator *e, const struct mmul_node *loop);
+void mmul_jobs_leave_loop(struct mmul_evaluator *e);
 
 // Runs the operations and output collected so far, then begins a new program. at: the loop or call
 // that follows, or the loop with an iteration that just ended. turn: that iteration, for errors;
@@ -24,40 +24,40 @@ enum mmul_status mmul_job_run(struct mmul_evaluator *e, const struct mmul_node *
                               const int64_t *turn);
 
 // Prefixes an error with the iteration. Returns its status.
-enum mmul_status mmul_job_name_turn(struct mmul_evaluator *e, int64_t turn);
+enum mmul_status mmul_job_prefix_turn(struct mmul_evaluator *e, int64_t turn);
 
 // Values that outlive their program, each listed once. Zero-initialised; `all` is released with
 // mmul_free.
-struct mmul_holds {
-    struct mmul_hold {
+struct mmul_held_values {
+    struct mmul_held_value {
         int value;
         int64_t held;
     } * all; // owned
     int count, capacity;
     // List with the numbers to reuse, in order; NULL for new numbers.
-    const struct mmul_holds *like;
-    struct mmul_hold_place place; // place of the next object, for its type
+    const struct mmul_held_values *like;
+    struct mmul_held_place place; // place of the next object, for its type
 };
 
 // Copies x to the memory of the next job; the ranks hold its matrices.
-enum mmul_status mmul_hold_object(struct mmul_evaluator *e, struct mmul_holds *holds,
-                                  const struct mmul_object *x, struct mmul_object *held);
+enum mmul_status mmul_held_values_add(struct mmul_evaluator *e, struct mmul_held_values *holds,
+                                      const struct mmul_object *x, struct mmul_object *held);
 
 // Called after a run: adds the held values to the script. releases: also releases values that no
 // name and no pinned object refers to.
-enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_holds *holds,
-                                   bool releases);
+enum mmul_status mmul_held_values_commit(struct mmul_evaluator *e,
+                                         const struct mmul_held_values *holds, bool releases);
 
 // Copies the structure of x into `arena`. Strings and functions keep only their kind.
 enum mmul_status mmul_copy_structure(struct mmul_evaluator *e, struct mmul_arena *arena,
                                      const struct mmul_object *x, struct mmul_object *copy);
 
 // Copies x with all matrices replicated on every node, so that node programs can read them.
-enum mmul_status mmul_job_spread(struct mmul_evaluator *e, const struct mmul_node *at,
-                                 const struct mmul_object *x, struct mmul_object *spread);
+enum mmul_status mmul_job_replicate(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_object *x, struct mmul_object *spread);
 
 // Returns true if any function of the text reads this global name.
-bool mmul_functions_read(const struct mmul_evaluator *e, const char *name);
+bool mmul_functions_read_name(const struct mmul_evaluator *e, const char *name);
 
 // Carried names: assigned by a loop and bound before it, so passed from iteration to iteration.
 struct mmul_carried {
@@ -80,14 +80,14 @@ enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mm
                                        const struct mmul_carried *carried);
 
 // Returns true for equal nesting and equal shapes. Numbers always match.
-bool mmul_is_alike(const struct mmul_object *x, const struct mmul_object *y);
+bool mmul_objects_match(const struct mmul_object *x, const struct mmul_object *y);
 
 // Called at the end of the text: schedules the deferred outputs in the last program.
 enum mmul_status mmul_jobs_end(struct mmul_evaluator *e);
 void mmul_jobs_fini(struct mmul_evaluator *e);
 
 // Discards pending output and the transfers that it waits for.
-void mmul_job_views_free(struct mmul_script *script);
+void mmul_script_views_discard(struct mmul_script *script);
 
 // Releases all values held by the ranks when a script ends.
-void mmul_jobs_release(struct mmul_script *script);
+void mmul_script_release_held(struct mmul_script *script);

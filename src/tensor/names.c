@@ -41,7 +41,7 @@ static enum mmul_status fail_unknown(struct mmul_evaluator *e, const struct mmul
             names[count++] = b->name;
     for (int i = 0; i < builtins; i++)
         names[count++] = table[i].name;
-    const char *instead = mmul_refusal_instead(node->text),
+    const char *instead = mmul_refusal_find_alternative(node->text),
                *nearest = mmul_nearest(node->text, names);
     mmul_evaluator_fail(e, node, "nothing is called '%s'", node->text);
     if (instead != NULL)

@@ -82,7 +82,7 @@ static const char *read_format(const char *at, bool is_text, struct format *f) {
 
 // Returns NULL if the type fits the value, else the problem.
 static const char *check_type(const struct format *f, const struct mmul_object *x) {
-    const bool is_whole = mmul_object_is_whole(x);
+    const bool is_whole = mmul_object_is_integer(x);
     if (x->kind == MMUL_OBJECT_STRING)
         return f->type == '\0' || f->type == 's' ? NULL : "of a string the type is s, or none";
     if (f->type != '\0' && strchr("deEfFgG%", f->type) == NULL)
@@ -145,7 +145,7 @@ static void write_digits(const struct format *f, const struct mmul_object *x,
     const double size = fabs(mmul_object_number(x));
     const int precision = f->precision >= 0 ? f->precision : 6;
     const bool is_upper = isupper((unsigned char)f->type) != 0;
-    if (mmul_object_is_whole(x) && (f->type == '\0' || f->type == 'd')) {
+    if (mmul_object_is_integer(x) && (f->type == '\0' || f->type == 'd')) {
         const uint64_t bits = (uint64_t)x->integer;
         snprintf(digits, DIGITS_MOST, "%llu",
                  (unsigned long long)(x->integer < 0 ? 0 - bits : bits));

@@ -21,15 +21,15 @@ const char *mmul_object_name(const struct mmul_object *object) {
     return names[object->kind];
 }
 
-bool mmul_object_is_whole(const struct mmul_object *object) {
+bool mmul_object_is_integer(const struct mmul_object *object) {
     return object->kind == MMUL_OBJECT_BOOL || object->kind == MMUL_OBJECT_INTEGER;
 }
 
 bool mmul_object_is_number(const struct mmul_object *object) {
-    return mmul_object_is_whole(object) || object->kind == MMUL_OBJECT_REAL;
+    return mmul_object_is_integer(object) || object->kind == MMUL_OBJECT_REAL;
 }
 
-bool mmul_object_is_one(const struct mmul_object *object) {
+bool mmul_object_is_one_element(const struct mmul_object *object) {
     const struct mmul_shape s = object->shape;
     return object->kind == MMUL_OBJECT_MATRIX && s.batch == 1 && s.depth == 1 && s.rows == 1 &&
            s.cols == 1;
@@ -206,9 +206,9 @@ static bool compare(const char *symbol, double x, double y) {
     }
 }
 
-const char *mmul_object_calculate(const char *symbol, const struct mmul_object *x,
+const char *mmul_number_calculate(const char *symbol, const struct mmul_object *x,
                                   const struct mmul_object *y, struct mmul_object *result) {
-    bool whole = mmul_object_is_whole(x) && mmul_object_is_whole(y);
+    bool whole = mmul_object_is_integer(x) && mmul_object_is_integer(y);
     double left = mmul_object_number(x), right = mmul_object_number(y);
     // Single letters for longer operators: p is power, q is floor division.
     char letter = strcmp(symbol, "**") == 0 ? 'p' : strcmp(symbol, "//") == 0 ? 'q' : symbol[0];

@@ -22,7 +22,7 @@ enum mmul_object_kind {
     MMUL_OBJECT_TOKENS, // a text of tokens (tensor/builtins_data.c)
 };
 
-struct mmul_script_text;
+struct mmul_token_text;
 
 struct mmul_object {
     enum mmul_object_kind kind;
@@ -50,7 +50,7 @@ struct mmul_object {
     const char *format;
     const struct mmul_node *function;
     // Matrix in a format: vocabulary to decode its ids; belongs to the script.
-    const struct mmul_script_text *tokens;
+    const struct mmul_token_text *tokens;
 };
 
 // Returns the kind for messages: "a matrix", "a whole number".
@@ -59,9 +59,9 @@ const char *mmul_object_name(const struct mmul_object *object);
 // Returns true for bool, integer or real.
 bool mmul_object_is_number(const struct mmul_object *object);
 // Returns true for bool or integer.
-bool mmul_object_is_whole(const struct mmul_object *object);
+bool mmul_object_is_integer(const struct mmul_object *object);
 // Returns true for a matrix with one element.
-bool mmul_object_is_one(const struct mmul_object *object);
+bool mmul_object_is_one_element(const struct mmul_object *object);
 double mmul_object_number(const struct mmul_object *object);
 struct mmul_object mmul_object_from_integer(int64_t integer);
 struct mmul_object mmul_object_from_real(double real);
@@ -78,5 +78,5 @@ void mmul_object_format(const struct mmul_object *object, char *text, size_t cap
 
 // Computes x OPERATOR y of numbers with Python's rules: integers stay integers except for /, and //
 // and % round down. Returns NULL, or the problem ("division by zero").
-const char *mmul_object_calculate(const char *symbol, const struct mmul_object *x,
+const char *mmul_number_calculate(const char *symbol, const struct mmul_object *x,
                                   const struct mmul_object *y, struct mmul_object *result);

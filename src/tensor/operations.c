@@ -32,18 +32,19 @@ static bool stays_row(const struct mmul_call *call, const struct mmul_object *op
     for (int i = 0; i < call->operand_count; i++) {
         if (operands[i].kind != MMUL_OBJECT_MATRIX)
             continue;
-        if (!operands[i].is_row && !mmul_object_is_one(&operands[i]))
+        if (!operands[i].is_row && !mmul_object_is_one_element(&operands[i]))
             return false;
-        if (!is_part && mmul_object_is_one(result) && !mmul_object_is_one(&operands[i]))
+        if (!is_part && mmul_object_is_one_element(result) &&
+            !mmul_object_is_one_element(&operands[i]))
             return false;
         is_row |= operands[i].is_row;
     }
     return is_row && result->axes == 2 && result->shape.rows == 1;
 }
 
-enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at,
-                            struct mmul_call *call, const struct mmul_object *operands,
-                            struct mmul_object *result) {
+enum mmul_status mmul_apply_operation(struct mmul_evaluator *e, const struct mmul_node *at,
+                                      struct mmul_call *call, const struct mmul_object *operands,
+                                      struct mmul_object *result) {
     char quoted[48], origin[96];
     int value = -1, axes = result->axes;
     const char *name = mmul_evaluator_name(e, at, quoted);
@@ -80,8 +81,9 @@ enum mmul_status mmul_drop_axes(struct mmul_evaluator *e, const struct mmul_node
     call.with.shape = (struct mmul_shape){left[0], left[1], left[2], left[3]};
     *result = *x;
     result->axes = count < 2 ? 2 : count;
-    enum mmul_status status =
-        mmul_shape_equal(call.with.shape, x->shape) ? MMUL_OK : mmul_apply(e, at, &call, x, result);
+    enum mmul_status status = mmul_shape_equal(call.with.shape, x->shape)
+                                  ? MMUL_OK
+                                  : mmul_apply_operation(e, at, &call, x, result);
     result->is_row = count == 1;
     return status;
 }
@@ -112,12 +114,14 @@ static enum mmul_status fail_product(struct mmul_evaluator *e, const struct mmul
     if (x[3] != y[2]) {
         mmul_evaluator_fail(e, at, "cannot multiply %s by %s: inner sizes %lld and %lld differ",
                             left, right, (long long)x[3], (long long)y[2]);
-        const struct mmul_node *turned = x[3] == y[3] ? operands[1].node : operands[0].node;
-        bool is_simple = turned->kind == MMUL_NODE_NAME || turned->kind == MMUL_NODE_CALL ||
-                         turned->kind == MMUL_NODE_SUBSCRIPT;
+        const struct mmul_node *transposed_factors =
+            x[3] == y[3] ? operands[1].node : operands[0].node;
+        bool is_simple = transposed_factors->kind == MMUL_NODE_NAME ||
+                         transposed_factors->kind == MMUL_NODE_CALL ||
+                         transposed_factors->kind == MMUL_NODE_SUBSCRIPT;
         if ((x[3] == y[3] || x[2] == y[2]) && is_simple && e->source->name != NULL)
             mmul_hint(e->err, "%s.T swaps the last two axes",
-                      mmul_source_quote(e->source, turned->at, quoted));
+                      mmul_source_quote(e->source, transposed_factors->at, quoted));
         return MMUL_ERR_DATA;
     }
     int axis = x[0] != y[0] && x[0] != 1 && y[0] != 1 ? 0 : 1;
@@ -145,7 +149,7 @@ enum mmul_status mmul_apply_matmul(struct mmul_evaluator *e, const struct mmul_n
         return fail_product(e, at, operands, x, y);
     struct mmul_call call = {.operation = "matmul", .operand_count = 2};
     result->axes = both[0].axes > both[1].axes ? both[0].axes : both[1].axes;
-    return mmul_apply(e, at, &call, both, result);
+    return mmul_apply_operation(e, at, &call, both, result);
 }
 
 // ------------------------------------------------------------------------------------- elements
@@ -219,7 +223,7 @@ enum mmul_status mmul_apply_elements(struct mmul_evaluator *e, const struct mmul
     }
     struct mmul_call call = {.operation = operation, .operand_count = count};
     result->axes = axes;
-    enum mmul_status status = mmul_apply(e, at, &call, objects, result);
+    enum mmul_status status = mmul_apply_operation(e, at, &call, objects, result);
     for (int i = 0; status == MMUL_OK && i < count; i++)
         result->are_pairs |= objects[i].kind == MMUL_OBJECT_MATRIX && objects[i].are_pairs;
     const bool are_two = count == 2 && objects[0].kind == objects[1].kind;

@@ -33,7 +33,7 @@ static bool is_keyword(const char *word) {
     for (int i = 0; ours[i] != NULL; i++)
         if (strcmp(ours[i], word) == 0)
             return true;
-    const struct mmul_refusal *refusal = mmul_refusal_find(word);
+    const struct mmul_missing_construct *refusal = mmul_refusal_find(word);
     return refusal != NULL && word[0] >= 'a' && strcmp(word, "match") != 0;
 }
 
@@ -42,7 +42,7 @@ enum mmul_status mmul_parser_fail(struct mmul_parser *parser, const char *expect
     const struct mmul_token *token = &parser->token;
     char text[48];
     const char *found = mmul_source_quote(source, token->at, text);
-    const struct mmul_refusal *refusal = NULL;
+    const struct mmul_missing_construct *refusal = NULL;
     if (token->kind == MMUL_TOKEN_NAME || token->kind == MMUL_TOKEN_OPERATOR)
         refusal = mmul_refusal_find(found);
     if (refusal != NULL) {
@@ -167,7 +167,7 @@ static enum mmul_status parse_block(struct mmul_parser *parser, struct mmul_node
     return status == MMUL_OK ? mmul_parser_advance(parser) : status;
 }
 
-const char *mmul_node_range(const struct mmul_node *loop) {
+const char *mmul_loop_iterable(const struct mmul_node *loop) {
     const struct mmul_node *over = loop->first->next;
     if (over->kind != MMUL_NODE_CALL || over->first->kind != MMUL_NODE_NAME)
         return NULL;
@@ -208,10 +208,10 @@ static enum mmul_status parse_for(struct mmul_parser *parser, struct mmul_node *
         status = mmul_parse_expression(parser, true, &over);
     if (status == MMUL_OK)
         status = mmul_parser_add(parser, node, over);
-    if (status == MMUL_OK && target->kind == MMUL_NODE_TUPLE && mmul_node_range(node) != NULL)
+    if (status == MMUL_OK && target->kind == MMUL_NODE_TUPLE && mmul_loop_iterable(node) != NULL)
         return mmul_source_fail(parser->lexer.source, target->at, parser->err,
                                 "%s gives one number at a time, for one name",
-                                mmul_node_range(node));
+                                mmul_loop_iterable(node));
     parser->loops++;
     if (status == MMUL_OK)
         status = parse_block(parser, node);
@@ -219,11 +219,11 @@ static enum mmul_status parse_for(struct mmul_parser *parser, struct mmul_node *
     return status;
 }
 
-bool mmul_node_breaks(const struct mmul_node *loop) {
+bool mmul_loop_has_break(const struct mmul_node *loop) {
     if (loop->kind == MMUL_NODE_BREAK)
         return true;
     for (const struct mmul_node *child = loop->first; child != NULL; child = child->next)
-        if (child->kind != MMUL_NODE_FOR && mmul_node_breaks(child))
+        if (child->kind != MMUL_NODE_FOR && mmul_loop_has_break(child))
             return true;
     return false;
 }

@@ -5,7 +5,7 @@
 
 #include "tensor/tree.h"
 
-static const struct mmul_refusal refusals[] = {
+static const struct mmul_missing_construct refusals[] = {
     {"while", "a while loop", "for i in loop(n): repeats, and if ...: break ends it"},
     {"class", "a class", NULL},
     {"try", "try", NULL},
@@ -47,7 +47,7 @@ static const struct mmul_refusal refusals[] = {
     {"+", "a plus sign without a left side", NULL},
 };
 
-const struct mmul_refusal *mmul_refusal_find(const char *word) {
+const struct mmul_missing_construct *mmul_refusal_find(const char *word) {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
         if (strcmp(refusals[i].word, word) == 0)
             return &refusals[i];
@@ -133,7 +133,7 @@ static const struct {
     {"embedding", "take(table, ids)"},
 };
 
-const char *mmul_refusal_instead(const char *name) {
+const char *mmul_refusal_find_alternative(const char *name) {
     for (size_t i = 0; i < sizeof of_numpy / sizeof *of_numpy; i++)
         if (strcmp(of_numpy[i].name, name) == 0)
             return of_numpy[i].instead;

@@ -70,7 +70,7 @@ static enum mmul_status infer_types(const struct mmul_script_request *request,
     all.text_bytes = (size_t)script->source.length;
     all.only_checked = true;
     all.placements = NULL;
-    if (mmul_foreseen_create(&script->foreseen, err) != MMUL_OK)
+    if (mmul_held_types_create(&script->foreseen, err) != MMUL_OK)
         return err->status;
     create(&all, &script->runner, script, &first, &ignored);
     mmul_script_destroy(first);
@@ -81,8 +81,8 @@ static enum mmul_status collect_type_notes(struct mmul_script *script, struct mm
     struct mmul_script_note **end = &script->notes;
     const char *text;
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
-        f->is_rounded |= mmul_foreseen_is_rounded(script->foreseen, f->path);
-    for (int i = 0; (text = mmul_foreseen_change(script->foreseen, i)) != NULL; i++) {
+        f->is_rounded |= mmul_held_types_is_rounded(script->foreseen, f->path);
+    for (int i = 0; (text = mmul_held_types_change(script->foreseen, i)) != NULL; i++) {
         struct mmul_script_note *note = mmul_arena_allocate(&script->arena, sizeof *note, err);
         char *copy = mmul_arena_copy_text(&script->arena, text, err);
         if (note == NULL || copy == NULL)
@@ -101,7 +101,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
     for (int i = 0; status == MMUL_OK && i < request->setting_count; i++)
         status = mmul_setting_apply(&tree, request->settings[i], err);
     const bool needs_types = status == MMUL_OK && !script->is_first_reading &&
-                             !request->use_float32 && mmul_foreseen_is_needed(tree.root);
+                             !request->use_float32 && mmul_held_types_are_needed(tree.root);
     if (needs_types)
         status = infer_types(request, script, err);
     if (status == MMUL_OK)
@@ -127,11 +127,11 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
     struct mmul_error ignored;
     // Also used after a failure, for the part of the text before it.
     if (script->is_first_reading)
-        mmul_foreseen_end(script->foreseen, script, &ignored);
+        mmul_held_types_infer(script->foreseen, script, &ignored);
     if (needs_types && status == MMUL_OK)
         status = collect_type_notes(script, err);
     if (needs_types)
-        mmul_foreseen_destroy(script->foreseen);
+        mmul_held_types_destroy(script->foreseen);
     script->foreseen = NULL;
     return status;
 }
@@ -190,7 +190,7 @@ enum mmul_status mmul_script_read(const struct mmul_script_request *request,
                                   const struct mmul_script_runner *runner,
                                   struct mmul_script **script, struct mmul_error *err) {
     struct mmul_script_request all;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_script_request, request, &all, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_script_request, request, &all, err);
     return status == MMUL_OK ? create(&all, runner, NULL, script, err) : status;
 }
 
@@ -204,13 +204,13 @@ void mmul_script_destroy(struct mmul_script *script) {
     if (script == NULL)
         return;
     for (struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
-        if (!script->is_handed_over || o->is_waiting)
+        if (!script->is_owned_by_run || o->is_deferred)
             mmul_output_destroy(o->output);
-    mmul_job_views_free(script);
+    mmul_script_views_discard(script);
     mmul_program_destroy(script->program);
-    mmul_jobs_release(script);
-    mmul_script_lent_free(script);
-    mmul_script_texts_free(script);
+    mmul_script_release_held(script);
+    mmul_script_temporaries_free(script);
+    mmul_script_token_texts_free(script);
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
         if (!f->is_borrowed)
             mmul_matrix_close(f->matrix);
@@ -266,8 +266,8 @@ bool mmul_script_uses(const struct mmul_script *script, const char *path) {
     return uses;
 }
 
-void mmul_script_hand_over(struct mmul_script *script) {
-    script->is_handed_over = true;
+void mmul_script_release_outputs(struct mmul_script *script) {
+    script->is_owned_by_run = true;
 }
 
 // --------------------------------------------------------------------------------------- output
@@ -364,9 +364,9 @@ static bool find_left_out(const struct mmul_script *script, const struct mmul_sc
     const double *marks = view->sums;
     char text[128], where[64];
     int64_t all = 0;
-    for (const struct mmul_left_out *l = view->left_out; l != NULL; l = l->next)
+    for (const struct mmul_skipped_step *l = view->excluded_count; l != NULL; l = l->next)
         all += l->marks.shape.cols;
-    for (const struct mmul_left_out *l = view->left_out; l != NULL; l = l->next) {
+    for (const struct mmul_skipped_step *l = view->excluded_count; l != NULL; l = l->next) {
         for (int node = 0; node < script->node_count; node++) {
             const double *own = marks + node * all;
             snprintf(text, sizeof text, "%s", l->text);
@@ -384,7 +384,7 @@ static bool find_left_out(const struct mmul_script *script, const struct mmul_sc
 bool mmul_script_skipped(const struct mmul_script *script, int index, char line[static 256]) {
     char text[128];
     for (const struct mmul_script_view *v = script->views; v != NULL; v = v->next) {
-        if (v->kind == MMUL_VIEW_LEFT_OUT && find_left_out(script, v, &index, line))
+        if (v->kind == MMUL_VIEW_SKIPPED_STEPS && find_left_out(script, v, &index, line))
             return true;
         if (!is_wrong_gradient(v, text) || index-- > 0)
             continue;
@@ -414,7 +414,7 @@ bool mmul_script_restored(struct mmul_script *script, const char **line) {
 // Lines are printed in order, so an arriving value belongs to the next line or a later one.
 void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output) {
     for (struct mmul_script_view *view = script->next_view; view != NULL; view = view->next)
-        for (struct mmul_script_awaited **a = &view->awaited; *a != NULL; a = &(*a)->next)
+        for (struct mmul_script_pending_value **a = &view->awaited; *a != NULL; a = &(*a)->next)
             if ((*a)->output == output) {
                 *a = (*a)->next;
                 return;
@@ -555,7 +555,7 @@ static void print_view(const struct mmul_script_view *view, const struct mmul_pr
 static void report_numbers(const struct mmul_script *script, const struct mmul_script_view *view) {
     for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
         if (part->kind == MMUL_PART_NUMBER)
-            mmul_context_tell_number(script->runner.context, part->text, part->number);
+            mmul_context_publish_number(script->runner.context, part->text, part->number);
 }
 
 void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
@@ -567,9 +567,9 @@ void mmul_script_print(struct mmul_script *script, const struct mmul_program_pla
             script->is_line_open = strchr(view->end, '\n') == NULL;
         }
         if (stream == NULL)
-            mmul_script_collect(script, view, plan);
+            mmul_script_collect_json(script, view, plan);
         if (metrics != NULL)
-            mmul_script_measure(script, view, metrics);
+            mmul_script_write_metrics(script, view, metrics);
         if (script->runner.context != NULL)
             report_numbers(script, view);
     }

@@ -6,7 +6,7 @@
 // script_run.c runs them on all ranks.
 #pragma once
 
-#include "tensor/foreseen.h"
+#include "tensor/held_types.h"
 
 // A matrix that the text loads. Each path has one entry, however often the text loads it.
 struct mmul_script_file {
@@ -26,7 +26,7 @@ struct mmul_script_output {
     struct mmul_object matrix;
     int line;
     struct mmul_output *output; // owned until the run takes it; NULL for a persistent set
-    bool is_waiting;            // deferred to the last job (tensor/jobs.h)
+    bool is_deferred;           // deferred to the last job (tensor/jobs.h)
     bool is_checkpoint;         // a checkpoint, which may be overwritten
     int64_t turn;               // iteration stored in a checkpoint
     struct mmul_script_output *next;
@@ -51,16 +51,16 @@ struct mmul_script_part {
     struct mmul_object matrix;
     double *corner; // upper left corner of the matrix, rows x cols elements
     int rows, cols;
-    double statistics[MMUL_STATISTICS];    // minimum, maximum, mean
-    const struct mmul_script_text *tokens; // vocabulary for MMUL_PART_LETTERS
-    double *ids;                           // token ids for MMUL_PART_LETTERS
+    double statistics[MMUL_STATISTICS];   // minimum, maximum, mean
+    const struct mmul_token_text *tokens; // vocabulary for MMUL_PART_LETTERS
+    double *ids;                          // token ids for MMUL_PART_LETTERS
     int64_t id_count;
     struct mmul_script_part *next;
 };
 
 // A text of tokens. Ids come from the array `ids`, or, if `ids` is NULL, from the mapped file as
 // numbers of `width` bytes.
-struct mmul_script_text {
+struct mmul_token_text {
     const char *path;         // in the script's arena
     void *mapped;             // owned mapping of `bytes` bytes
     struct mmul_guard *guard; // owned; protects against a file that is truncated while mapped
@@ -71,32 +71,32 @@ struct mmul_script_text {
     int width;      // bytes per number
     int64_t count;  // number of tokens
     int vocabulary; // exclusive upper bound of all ids
-    struct mmul_script_text *next;
+    struct mmul_token_text *next;
 };
 
 // A matrix that only the current program reads, either from a file or from numbers in memory.
-struct mmul_script_lent {
+struct mmul_script_temporary {
     struct mmul_matrix *matrix; // owned
     void *numbers;              // owned; NULL if the matrix comes from a file
-    struct mmul_script_lent *next;
+    struct mmul_script_temporary *next;
 };
 
 // A value on its way to root's memory.
-struct mmul_script_awaited {
+struct mmul_script_pending_value {
     struct mmul_output *output; // owned until the run takes it; NULL once the value has arrived
-    struct mmul_script_awaited *next;
+    struct mmul_script_pending_value *next;
 };
 
 // The record of one gradient that may be non-finite in a local iteration on a node. Used if the
 // script skips steps with non-finite gradients.
-struct mmul_left_out {
+struct mmul_skipped_step {
     struct mmul_span at;         // position in the text
     const char *text;            // source text of the gradient
     struct mmul_object gradient; // a matrix, or nested tuples of matrices
     int64_t turn;
     // Shape 1 x n, on all nodes: 1 for each matrix of `gradient` that is not finite, else 0.
     struct mmul_object marks;
-    struct mmul_left_out *next;
+    struct mmul_skipped_step *next;
 };
 
 // An entry of the output queue: a printed line, the number for a condition, an assert_close, or a
@@ -106,20 +106,20 @@ enum mmul_script_view_kind {
     MMUL_VIEW_NUMBER,
     MMUL_VIEW_CLOSE,
     MMUL_VIEW_GRADIENT,
-    MMUL_VIEW_LEFT_OUT // optimizer steps that nodes skipped inside apart()
+    MMUL_VIEW_SKIPPED_STEPS // optimizer steps that nodes skipped inside apart()
 };
 struct mmul_script_view {
     enum mmul_script_view_kind kind;
     struct mmul_script_part *parts;
-    const char *end;                     // text after the parts of a printed line
-    struct mmul_script_awaited *awaited; // values still missing; NULL if all have arrived
+    const char *end;                           // text after the parts of a printed line
+    struct mmul_script_pending_value *awaited; // values still missing; NULL if all have arrived
     // assert_close: the largest difference found, and the largest one allowed.
     double difference, tolerance;
     struct mmul_object gradient; // a matrix, or nested tuples of matrices
     const char *text;            // source text of the gradient
     double *sums;                // one number per matrix, finite if and only if the matrix is
-    // MMUL_VIEW_LEFT_OUT: the records that belong to the marks in `sums`, one row per node.
-    const struct mmul_left_out *left_out;
+    // MMUL_VIEW_SKIPPED_STEPS: the records that belong to the marks in `sums`, one row per node.
+    const struct mmul_skipped_step *excluded_count;
     struct mmul_span at; // position in the text
     struct mmul_script_view *next;
 };
@@ -173,23 +173,23 @@ struct mmul_script {
     int last_loop;   // end of the last statement that contains a loop; -1 if there is none
     bool use_float32;
     struct mmul_placements *placements; // borrowed; NULL for none
-    struct mmul_script_text *texts;     // owned
-    struct mmul_script_lent *lent;      // owned; freed together with the program that reads them
+    struct mmul_token_text *texts;      // owned
+    struct mmul_script_temporary *lent; // owned; freed together with the program that reads them
     // Owned, held_count entries: values that the ranks hold for this script (tensor/jobs.h).
     int64_t *held;
     int held_count;
     struct mmul_script_turn turn; // iteration of the outermost loop; `end` is 0 outside of loops
     // Only filled for --check, in the order of the text.
-    struct mmul_script_loop *loops;
-    struct mmul_script_apart *aparts;
-    struct mmul_script_mean *means; // latest first
-    double begun_seconds;           // start, on the monotonic clock
-    struct json_t *printed; // owned JSON array of lines that went to no stream; NULL for none
-    bool is_over;           // nothing is left to run
-    bool is_line_open;      // the last printed text did not end in a newline
+    struct mmul_loop_cost *loops;
+    struct mmul_local_training_cost *aparts;
+    struct mmul_mean_cost *means; // latest first
+    double begun_seconds;         // start, on the monotonic clock
+    struct json_t *printed;       // owned JSON array of lines that went to no stream; NULL for none
+    bool is_over;                 // nothing is left to run
+    bool is_line_open;            // the last printed text did not end in a newline
     // Types found by the first reading, or being collected by it (is_first_reading, on behalf of
     // the script `later`). Borrowed while the text is read. NULL if no first reading is needed.
-    struct mmul_foreseen *foreseen;
+    struct mmul_held_types *foreseen;
     struct mmul_script *later;
     bool is_first_reading;
     struct mmul_script_note *notes; // notes about types that change
@@ -197,7 +197,7 @@ struct mmul_script {
     const char *restored_file;
     // Message with the restored iteration; NULL after it is printed or without a restored file.
     const char *restored_line;
-    bool only_checked, no_sync, common_types, is_handed_over, writes_stdout, skips_nan;
+    bool only_checked, no_sync, common_types, is_owned_by_run, writes_stdout, skips_nan;
     enum mmul_dtype narrow; // 16-bit output type of the request
 };
 
@@ -209,7 +209,7 @@ enum mmul_status mmul_script_read(const struct mmul_script_request *request,
                                   struct mmul_script **script, struct mmul_error *err);
 
 // Called before mmul_program_run, which takes the ownership of the outputs.
-void mmul_script_hand_over(struct mmul_script *script);
+void mmul_script_release_outputs(struct mmul_script *script);
 
 // For the program's `arrived`: a value is in root's memory.
 void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output);
@@ -232,11 +232,11 @@ const char *mmul_script_part_number(const struct mmul_script_part *part,
 
 // Converts an id to a UTF-8 character, or to the raw byte for texts of bytes. Returns U+FFFD for an
 // unknown id. The result is `letter` or a static string.
-const char *mmul_script_letter(const struct mmul_script_text *text, double id,
+const char *mmul_script_letter(const struct mmul_token_text *text, double id,
                                char letter[static 5]);
 
-void mmul_script_texts_free(struct mmul_script *script);
-void mmul_script_lent_free(struct mmul_script *script);
+void mmul_script_token_texts_free(struct mmul_script *script);
+void mmul_script_temporaries_free(struct mmul_script *script);
 
 // ------------------------------------------------------------------------------------ settings.c
 
@@ -248,9 +248,9 @@ enum mmul_status mmul_setting_apply(struct mmul_tree *tree, const char *text,
 // --------------------------------------------------------------------------------- script_json.c
 
 // Appends a printed line to the JSON that mmul_script_json returns.
-void mmul_script_collect(struct mmul_script *script, const struct mmul_script_view *view,
-                         const struct mmul_program_plan *plan);
+void mmul_script_collect_json(struct mmul_script *script, const struct mmul_script_view *view,
+                              const struct mmul_program_plan *plan);
 
 // Writes one line of JSON per value of a printed line.
-void mmul_script_measure(const struct mmul_script *script, const struct mmul_script_view *view,
-                         FILE *metrics);
+void mmul_script_write_metrics(const struct mmul_script *script,
+                               const struct mmul_script_view *view, FILE *metrics);

@@ -27,15 +27,15 @@ static json_t *matrix_json(const struct mmul_script_part *part,
     for (int i = 0; i < part->rows; i++) {
         json_t *row = json_array();
         for (int j = 0; j < part->cols; j++)
-            json_array_append_new(row, mmul_json_number(part->corner[i * part->cols + j]));
+            json_array_append_new(row, mmul_json_from_double(part->corner[i * part->cols + j]));
         json_array_append_new(corner, row);
     }
-    return json_pack("{so so ss so so so so}", "name", mmul_json_text(part->text), "shape",
+    return json_pack("{so so ss so so so so}", "name", mmul_json_from_text(part->text), "shape",
                      sizes_json(&part->matrix), "placement",
                      mmul_program_plan_placement(plan, part->matrix.value, &ignored, placement),
-                     "min", mmul_json_number(part->statistics[0]), "max",
-                     mmul_json_number(part->statistics[1]), "mean",
-                     mmul_json_number(part->statistics[2]), "corner", corner);
+                     "min", mmul_json_from_double(part->statistics[0]), "max",
+                     mmul_json_from_double(part->statistics[1]), "mean",
+                     mmul_json_from_double(part->statistics[2]), "corner", corner);
 }
 
 static json_t *letters_json(const struct mmul_script_part *part) {
@@ -43,7 +43,7 @@ static json_t *letters_json(const struct mmul_script_part *part) {
     char letter[5];
     for (int64_t i = 0; i < part->id_count; i++)
         mmul_text_add(&letters, "%s", mmul_script_letter(part->tokens, part->ids[i], letter));
-    json_t *entry = json_pack("{so}", "text", mmul_json_text(mmul_text_get(&letters)));
+    json_t *entry = json_pack("{so}", "text", mmul_json_from_text(mmul_text_get(&letters)));
     mmul_text_fini(&letters);
     return entry;
 }
@@ -57,7 +57,7 @@ static void end_words(json_t *printed, struct mmul_text *words, json_t **numbers
     while (length > 0 && text[length - 1] == ' ')
         words->data[text + --length - words->data] = '\0';
     if (length > 0) {
-        json_t *entry = json_pack("{so}", "text", mmul_json_text(text));
+        json_t *entry = json_pack("{so}", "text", mmul_json_from_text(text));
         if (json_array_size(*numbers) > 0)
             json_object_set(entry, "numbers", *numbers);
         json_array_append_new(printed, entry);
@@ -72,7 +72,7 @@ static json_t *run_json(const struct mmul_values_summary *run) {
         "{sf sf si sf sf so sb sI sI sI}", "wall_seconds", run->wall_seconds, "startup_seconds",
         run->startup_seconds, "steps", run->step_count, "flops", run->flops, "flops_per_second",
         run->wall_seconds > 0 ? run->flops / run->wall_seconds : 0., "joules",
-        mmul_json_number(run->joules), "verified", run->verified, "lines_checked",
+        mmul_json_from_double(run->joules), "verified", run->verified, "lines_checked",
         (json_int_t)run->lines_checked, "blocks_recomputed", (json_int_t)run->blocks_recomputed,
         "fallback_products", (json_int_t)run->fallback_products);
 }
@@ -90,7 +90,7 @@ static void add_line(json_t *printed, const struct mmul_script_view *view,
             json_array_append_new(printed, letters_json(part));
         } else if (part->kind == MMUL_PART_NUMBER) {
             mmul_text_add(&words, "%s", mmul_script_part_number(part, number));
-            json_array_append_new(numbers, mmul_json_number(part->number));
+            json_array_append_new(numbers, mmul_json_from_double(part->number));
         } else {
             end_words(printed, &words, &numbers);
             json_array_append_new(printed, matrix_json(part, plan));
@@ -102,23 +102,24 @@ static void add_line(json_t *printed, const struct mmul_script_view *view,
 // Returns the measurement of a part that is no text.
 static json_t *measure_json(const struct mmul_script_part *part) {
     if (part->kind == MMUL_PART_NUMBER)
-        return json_pack("{so}", "value", mmul_json_number(part->number));
+        return json_pack("{so}", "value", mmul_json_from_double(part->number));
     return json_pack("{so so so so}", "shape", sizes_json(&part->matrix), "min",
-                     mmul_json_number(part->statistics[0]), "max",
-                     mmul_json_number(part->statistics[1]), "mean",
-                     mmul_json_number(part->statistics[2]));
+                     mmul_json_from_double(part->statistics[0]), "max",
+                     mmul_json_from_double(part->statistics[1]), "mean",
+                     mmul_json_from_double(part->statistics[2]));
 }
 
-void mmul_script_measure(const struct mmul_script *script, const struct mmul_script_view *view,
-                         FILE *metrics) {
+void mmul_script_write_metrics(const struct mmul_script *script,
+                               const struct mmul_script_view *view, FILE *metrics) {
     const double seconds = mmul_clock_now() - script->begun_seconds;
     for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next) {
         if (part->kind == MMUL_PART_TEXT || part->kind == MMUL_PART_LETTERS)
             continue;
-        json_t *line = json_pack(
-            "{so si so}", "turn",
-            script->turn.end > 0 ? json_integer((json_int_t)script->turn.at) : json_null(), "line",
-            mmul_source_line(&script->source, view->at.begin), "name", mmul_json_text(part->text));
+        json_t *line = json_pack("{so si so}", "turn",
+                                 script->turn.end > 0 ? json_integer((json_int_t)script->turn.at)
+                                                      : json_null(),
+                                 "line", mmul_source_line(&script->source, view->at.begin), "name",
+                                 mmul_json_from_text(part->text));
         json_object_update_new(line, measure_json(part));
         json_object_set_new(line, "seconds", json_real(seconds));
         json_dumpf(line, metrics, JSON_COMPACT);
@@ -128,8 +129,8 @@ void mmul_script_measure(const struct mmul_script *script, const struct mmul_scr
     fflush(metrics);
 }
 
-void mmul_script_collect(struct mmul_script *script, const struct mmul_script_view *view,
-                         const struct mmul_program_plan *plan) {
+void mmul_script_collect_json(struct mmul_script *script, const struct mmul_script_view *view,
+                              const struct mmul_program_plan *plan) {
     if (script->printed == NULL)
         script->printed = json_array();
     add_line(script->printed, view, plan);
@@ -145,9 +146,9 @@ enum mmul_status mmul_script_json(struct mmul_script *script, const struct mmul_
         run = mmul_values_summary(values);
     mmul_script_print(script, plan, NULL, NULL);
     for (const struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
-        json_array_insert_new(
-            saved, 0,
-            json_pack("{so so}", "file", mmul_json_text(o->path), "shape", sizes_json(&o->matrix)));
+        json_array_insert_new(saved, 0,
+                              json_pack("{so so}", "file", mmul_json_from_text(o->path), "shape",
+                                        sizes_json(&o->matrix)));
     json_t *all = json_pack("{ss si ss so so so}", "schema", "mpimatmul-run", "schema_version", 1,
                             "version", MMUL_VERSION, "printed",
                             script->printed != NULL ? json_incref(script->printed) : json_array(),

@@ -76,7 +76,7 @@ static enum mmul_status plan_program(struct run *run, struct mmul_error *err) {
 static enum mmul_status run_program(struct run *run, struct mmul_error *err) {
     struct mmul_script_state *state = run->state;
     if (run->is_root) {
-        mmul_script_hand_over(state->script);
+        mmul_script_release_outputs(state->script);
         print_lines(run);
     }
     enum mmul_status status = mmul_program_run(run->context, state->plan, &state->values, err);
@@ -118,7 +118,7 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
         return err->status;
     if (mmul_script_is_over(script))
         return print_alone(run, err);
-    mmul_context_tell_turn(run->context, mmul_script_turn(script, &turn) ? &turn : NULL);
+    mmul_context_publish_turn(run->context, mmul_script_turn(script, &turn) ? &turn : NULL);
     enum mmul_status status = announce(run, &word, err);
     return status == MMUL_OK ? run_part(run, err) : status;
 }
@@ -152,7 +152,7 @@ static enum announcement read_text(struct run *run, const struct mmul_script_req
                                               .run = run_script_part,
                                               .apart = run_script_apart};
     enum mmul_status status = mmul_script_read(request, &runner, &state->script, err);
-    mmul_context_tell_turn(run->context, NULL);
+    mmul_context_publish_turn(run->context, NULL);
     if (status != MMUL_OK) {
         state->script = NULL; // the failed call destroyed it
         return LAST;
@@ -188,9 +188,9 @@ enum mmul_status mmul_script_run(struct mmul_context *context,
         .context = context, .is_root = mmul_context_rank(context) == 0, .state = state};
     *state = (struct mmul_script_state){.script = NULL};
     if (err->status == MMUL_OK && options != NULL)
-        MMUL_OPTIONS_TAKE(mmul_program_options, options, &run.options, err);
+        MMUL_OPTIONS_COPY(mmul_program_options, options, &run.options, err);
     if (err->status == MMUL_OK && callbacks != NULL)
-        MMUL_OPTIONS_TAKE(mmul_script_callbacks, callbacks, &run.calls, err);
+        MMUL_OPTIONS_COPY(mmul_script_callbacks, callbacks, &run.calls, err);
     if (mmul_context_agree(context, err) != MMUL_OK)
         return err->status;
     const enum announcement word = run_parts(&run, request, err);

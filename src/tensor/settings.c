@@ -33,7 +33,7 @@ static enum mmul_status fail_unknown(const struct mmul_tree *tree, const char *s
             names[count++] = s->first->text;
     const char *nearest = mmul_nearest(name, names);
     char name_shown[SHOWN_BYTES];
-    mmul_text_copy_ends(name_shown, sizeof name_shown, name);
+    mmul_text_copy_shortened(name_shown, sizeof name_shown, name);
     mmul_fail(err, MMUL_ERR_USAGE, "'%s': no line of '%s' gives '%s' a number or string", setting,
               mmul_source_name(tree->source), name_shown);
     struct mmul_text shown = {0};
@@ -74,7 +74,7 @@ enum mmul_status mmul_setting_apply(struct mmul_tree *tree, const char *text,
                                     struct mmul_error *err) {
     const char *equals = strchr(text, '=');
     char shown[SHOWN_BYTES];
-    mmul_text_copy_ends(shown, sizeof shown, text);
+    mmul_text_copy_shortened(shown, sizeof shown, text);
     if (equals == NULL || equals == text)
         return mmul_fail(err, MMUL_ERR_USAGE, "'%s': expected NAME=VALUE", shown);
     size_t length = (size_t)(equals - text), bytes = strlen(text) + 1;

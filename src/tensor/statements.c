@@ -7,16 +7,16 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "tensor/checked_loops.h"
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
-#include "tensor/placing.h"
+#include "tensor/loop_costs.h"
+#include "tensor/placement_requests.h"
 #include "tensor/script.h"
 
 static enum mmul_status bind_name(struct mmul_evaluator *e, const struct mmul_node *value,
                                   const char *name, const struct mmul_object *object) {
     struct mmul_object placed = *object;
-    enum mmul_status status = mmul_place_named(e, value, name, &placed);
+    enum mmul_status status = mmul_request_named_placement(e, value, name, &placed);
     return status == MMUL_OK ? mmul_evaluator_bind(e, name, &placed) : status;
 }
 
@@ -68,8 +68,8 @@ static enum mmul_status evaluate_range(struct mmul_evaluator *e, const struct mm
             return mmul_evaluator_fail(e, n, "%s", takes);
         enum mmul_status status = mmul_evaluate(e, n, &argument.object);
         if (status == MMUL_OK)
-            status = mmul_take_whole(e, &argument, is_loop ? "a bound of loop" : "a bound of range",
-                                     &given[count++]);
+            status = mmul_argument_get_integer(
+                e, &argument, is_loop ? "a bound of loop" : "a bound of range", &given[count++]);
         if (status != MMUL_OK)
             return status;
     }
@@ -110,15 +110,17 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
         return mmul_evaluator_fail(e, node, "a loop is carried out by `mpimatmul run`");
     const int64_t turn = e->turn; // iteration of the enclosing loop
     bool breaks = false;
-    mmul_jobs_enter(e, node);
+    mmul_jobs_enter_loop(e, node);
     enum mmul_status status = mmul_job_run(e, node, NULL);
     if (status == MMUL_OK)
         status = mmul_carried_find(e, node, &carried);
     for (int64_t i = bounds[0]; status == MMUL_OK && !breaks && i < bounds[1]; i++) {
         e->turn = i;
         if (e->loops == 1)
-            e->script->turn = (struct mmul_script_turn){
-                .at = i, .first = bounds[0], .end = bounds[1], .may_break = mmul_node_breaks(node)};
+            e->script->turn = (struct mmul_script_turn){.at = i,
+                                                        .first = bounds[0],
+                                                        .end = bounds[1],
+                                                        .may_break = mmul_loop_has_break(node)};
         e->steps = 0;
         status = evaluate_turn(e, node, i, &carried);
         breaks = end_body(e);
@@ -129,7 +131,7 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     if (e->loops == 1)
         e->script->turn = (struct mmul_script_turn){0};
     mmul_carried_fini(&carried);
-    mmul_jobs_leave(e);
+    mmul_jobs_leave_loop(e);
     return status;
 }
 
@@ -170,11 +172,11 @@ static int64_t find_new_condition(struct mmul_evaluator *e, const struct mmul_no
 static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_node *node,
                                    const int64_t bounds[3]) {
     struct mmul_carried carried = {NULL};
-    struct mmul_script_loop *checked = NULL;
+    struct mmul_loop_cost *checked = NULL;
     bool is_over = false;
-    enum mmul_status status = mmul_checked_loop_begin(e, node, bounds, &checked);
+    enum mmul_status status = mmul_loop_cost_begin(e, node, bounds, &checked);
     if (status == MMUL_OK && e->script->is_first_reading)
-        status = mmul_foreseen_note(e, node, false, NULL);
+        status = mmul_held_types_note(e, node, false, NULL);
     if (status == MMUL_OK)
         status = mmul_carried_find(e, node, &carried);
     int turns = 0, choices = 0;
@@ -182,13 +184,13 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
     for (int64_t i = bounds[0]; status == MMUL_OK && !is_over && i < bounds[1]; i++) {
         status = evaluate_turn(e, node, i, &carried);
         end_body(e);
-        is_over = !e->script->is_first_reading || ++turns == MMUL_FORESEEN_TURNS;
+        is_over = !e->script->is_first_reading || ++turns == MMUL_HELD_TYPES_TURNS;
         if (status != MMUL_OK || is_over)
             break;
-        status = mmul_foreseen_turn(e, node, NULL, &carried, &is_over);
-        const int chosen = mmul_foreseen_choices(e->script->foreseen);
+        status = mmul_held_types_end_turn(e, node, NULL, &carried, &is_over);
+        const int chosen = mmul_held_types_branch_count(e->script->foreseen);
         if (chosen > choices && i > INT64_MIN &&
-            mmul_foreseen_is_pending(e->script->foreseen, node->at)) {
+            mmul_held_types_has_untried_branch(e->script->foreseen, node->at)) {
             choices = chosen;
             is_over = false;
             i--; // repeat the iteration with the other branch
@@ -200,7 +202,7 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
     }
     e->loops--;
     if (status == MMUL_OK)
-        mmul_checked_loop_end(e, checked);
+        mmul_loop_cost_end(e, checked);
     mmul_carried_fini(&carried);
     return status;
 }
@@ -220,8 +222,8 @@ static enum mmul_status evaluate_for_items(struct mmul_evaluator *e, const struc
         return MMUL_ERR_DATA;
     }
     bool is_over = false;
-    struct mmul_pin pin = {&items, e->pins};
-    e->pins = &pin;
+    struct mmul_pinned_object pin = {&items, e->pinned_objects};
+    e->pinned_objects = &pin;
     for (int i = 0; status == MMUL_OK && !*returned && !is_over && i < items.count; i++) {
         status = mmul_evaluator_step(e, node);
         if (status == MMUL_OK)
@@ -230,14 +232,14 @@ static enum mmul_status evaluate_for_items(struct mmul_evaluator *e, const struc
             status = mmul_evaluate_block(e, node->last, returned, result);
         is_over = end_body(e);
     }
-    e->pins = pin.outer;
+    e->pinned_objects = pin.outer;
     return status;
 }
 
 static enum mmul_status evaluate_for(struct mmul_evaluator *e, const struct mmul_node *node,
                                      bool *returned, struct mmul_object *result) {
     const struct mmul_node *name = node->first, *body = node->last;
-    const char *kind = mmul_node_range(node);
+    const char *kind = mmul_loop_iterable(node);
     if (kind == NULL)
         return evaluate_for_items(e, node, returned, result);
     const bool is_loop = strcmp(kind, "loop") == 0;
@@ -347,7 +349,7 @@ enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul
 }
 
 static bool has_loop(const struct mmul_node *node) {
-    const char *kind = node->kind == MMUL_NODE_FOR ? mmul_node_range(node) : NULL;
+    const char *kind = node->kind == MMUL_NODE_FOR ? mmul_loop_iterable(node) : NULL;
     if (kind != NULL && strcmp(kind, "loop") == 0)
         return true;
     for (const struct mmul_node *child = node->first; child != NULL; child = child->next)
@@ -378,7 +380,7 @@ enum mmul_status mmul_evaluate_program(struct mmul_evaluator *e, const struct mm
         status = mmul_jobs_end(e);
     e->frame = e->top = NULL;
     if (status != MMUL_OK)
-        mmul_job_views_free(e->script); // the views are in memory that ends with the job
+        mmul_script_views_discard(e->script); // the views are in memory that ends with the job
     mmul_jobs_fini(e);
     return status;
 }

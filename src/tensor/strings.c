@@ -57,7 +57,7 @@ enum mmul_status mmul_format_string_add(struct mmul_evaluator *e, const struct m
                                         const struct mmul_object *piece, const char *spec,
                                         struct mmul_format_string *format) {
     struct mmul_object *pieces = format->pieces + format->count;
-    if (!mmul_object_is_one(piece))
+    if (!mmul_object_is_one_element(piece))
         return mmul_string_append(e, at, piece, spec, format->text);
     if (check_format(e, at, piece, spec) != MMUL_OK)
         return e->err->status;

@@ -54,10 +54,10 @@ struct mmul_tree {
 };
 
 // Returns "range" or "loop" if the loop iterates over such a call, else NULL.
-const char *mmul_node_range(const struct mmul_node *loop);
+const char *mmul_loop_iterable(const struct mmul_node *loop);
 
 // Returns true if the loop contains a break of its own.
-bool mmul_node_breaks(const struct mmul_node *loop);
+bool mmul_loop_has_break(const struct mmul_node *loop);
 
 // Parses `source`. Fails with MMUL_ERR_DATA (line, problem, and the alternative in this language)
 // or MMUL_ERR_SYSTEM.
@@ -68,10 +68,10 @@ enum mmul_status mmul_tree_parse(const struct mmul_source *source, struct mmul_a
 
 // Describes a Python construct that this language lacks, by the word or operator it begins with.
 // Returns NULL for an unknown word.
-struct mmul_refusal {
+struct mmul_missing_construct {
     const char *word, *what, *hint; // `hint` is NULL if there is no alternative
 };
-const struct mmul_refusal *mmul_refusal_find(const char *word);
+const struct mmul_missing_construct *mmul_refusal_find(const char *word);
 
 // Returns the replacement for a numpy function that this language lacks. NULL if none is known.
-const char *mmul_refusal_instead(const char *name);
+const char *mmul_refusal_find_alternative(const char *name);

@@ -233,12 +233,12 @@ END
         py "$REPO/tests/edges.py" write . "$type"
         for device in "${devices[@]}"; do
             rm -f z*.npy g*.npy
-            "$MPIMATMUL" run edges.py --quiet --device "$device"
+            "$MPIMATMUL" run gradient_edges.py --quiet --device "$device"
             run py "$REPO/tests/edges.py" compare . "$type"
             [ "$status$output" = "047 cases" ] || { show; return 1; }
         done
         rm -f z*.npy g*.npy
-        "${launch[@]}" -n 3 "$MPIMATMUL" run edges.py --quiet
+        "${launch[@]}" -n 3 "$MPIMATMUL" run gradient_edges.py --quiet
         py "$REPO/tests/edges.py" compare . "$type"
     done
     if "$PYTHON" -c 'import torch' 2> /dev/null; then

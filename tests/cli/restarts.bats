@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # Jobs with killed mpiruns that restart at once give the result of undisturbed jobs. With another
-# seed and more kills: tests/restarts.py 200 SEED.
+# seed and more kills: tests/kill_and_restart.py 200 SEED.
 load helper
 
 @test "results survive twelve kills: training, a product, kept values, files of a loop, a Python script" {

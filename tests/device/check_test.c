@@ -16,7 +16,7 @@ struct job {
     struct mmul_context context;
     struct mmul_worker worker;
     struct mmul_verifier verifier;
-    struct mmul_verifier_room room;
+    struct mmul_verifier_memory room;
     float *a, *b[PRODUCTS], *c[PRODUCTS];
     struct mmul_error err;
 };
@@ -35,7 +35,7 @@ static void begin_job(struct job *job, const char *rules, const char *name) {
                                                          .a_lanes = 1,
                                                          .b_lanes = 1,
                                                          .c_lanes = 1,
-                                                         .spare_bytes = 1 << 24},
+                                                         .free_bytes = 1 << 24},
                                                 .lasting = MMUL_LASTING_A | MMUL_LASTING_B |
                                                            MMUL_LASTING_C};
     memset(job, 0, sizeof *job);
@@ -85,7 +85,7 @@ static enum mmul_status multiply(struct job *job, int t) {
                                          .ldb = N,
                                          .c = job->c[t],
                                          .ldc = N};
-    mmul_verifier_forget(&job->verifier);
+    mmul_verifier_invalidate(&job->verifier);
     enum mmul_status status = mmul_worker_multiply(&job->worker, &product, &job->err);
     const struct mmul_verifier_block block = {.product = &product, .place = "a block"};
     return status == MMUL_OK ? mmul_verifier_check(&job->verifier, &job->worker, &block, &job->err)

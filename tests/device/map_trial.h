@@ -7,7 +7,7 @@
 #include <float.h>
 
 #include "device/map.h"
-#include "exec/setup/pipeline.h"
+#include "exec/threads/compute_thread.h"
 #include "model/dtype.h"
 #include "tap.h"
 
@@ -213,7 +213,7 @@ static struct mmul_map_operand create_operand(struct mmul_device *device, const 
     o.rows = s->rows;
     o.cols = s->cols;
     if (s->layout == NUMBER && s->dtype == MMUL_F32) {
-        o.number = (float)mmul_dtype_real(s->dtype, s->values, 0);
+        o.number = (float)mmul_dtype_get_real(s->dtype, s->values, 0);
         return o;
     }
     const int64_t rows = source_rows(s), cols = source_cols(s);
@@ -310,7 +310,7 @@ static const double untouched = -77;
 static bool are_gaps(enum mmul_dtype dtype, const void *all, int64_t first, int64_t end) {
     bool are = true;
     for (int64_t e = first; e < end; e++)
-        are = are && mmul_dtype_real(dtype, all, e) == untouched;
+        are = are && mmul_dtype_get_real(dtype, all, e) == untouched;
     return are;
 }
 
@@ -340,21 +340,21 @@ static void *run_on_device(struct mmul_device *device, const struct trial *t) {
     void *all = must_allocate(count, mmul_dtype_bytes(t->dtype));
     fill_buffer(t->dtype, all, count, untouched);
     uint32_t carried = 0;
-    struct mmul_map map = {.kind = t->kind,
-                           .with = &t->with,
-                           .rows = t->rows,
-                           .cols = t->cols,
-                           .row = t->row,
-                           .col = t->col,
-                           .shape = t->shape,
-                           .matrix = t->matrix,
-                           .matrices = rows / t->rows,
-                           .result_step = t->rows * ld,
-                           .operand_count = t->source_count,
-                           .result = {put_elements(device, t->dtype, all, count), 3 * t->pad, ld},
-                           .parallel = {3, mmul_pipeline_share},
-                           .carried =
-                               t->dtype == MMUL_F32 && mmul_map_carries(t->kind) ? &carried : NULL};
+    struct mmul_map map = {
+        .kind = t->kind,
+        .with = &t->with,
+        .rows = t->rows,
+        .cols = t->cols,
+        .row = t->row,
+        .col = t->col,
+        .shape = t->shape,
+        .matrix = t->matrix,
+        .matrices = rows / t->rows,
+        .result_step = t->rows * ld,
+        .operand_count = t->source_count,
+        .result = {put_elements(device, t->dtype, all, count), 3 * t->pad, ld},
+        .parallel = {3, mmul_helper_threads_run},
+        .carried = t->dtype == MMUL_F32 && mmul_map_supports_checksum(t->kind) ? &carried : NULL};
     for (int i = 0; i < t->source_count; i++)
         map.operands[i] = create_operand(device, &t->sources[i], t->shape, t->matrix);
     must_succeed(mmul_device_map(device, &map, &err), &err);
@@ -389,7 +389,7 @@ static double distance(enum mmul_dtype dtype, double found, double expected,
 
 static void write_matrix(FILE *file, enum mmul_dtype dtype, const void *values, int64_t first,
                          int64_t count) {
-    fwrite(mmul_dtype_ahead(dtype, values, first), mmul_dtype_bytes(dtype), (size_t)count, file);
+    fwrite(mmul_dtype_advance(dtype, values, first), mmul_dtype_bytes(dtype), (size_t)count, file);
 }
 
 // Writes a case for map_numpy.py: a line of JSON, then operands and result of one matrix.
@@ -422,8 +422,8 @@ static void write_case(FILE *file, const struct trial *t, int64_t matrix, const 
 static void compare_results(struct bench *b, const struct trial *t, const void *all_found,
                             const void *all_expected) {
     for (int64_t e = 0; e < trial_rows(t) * t->cols; e++) {
-        const double found = mmul_dtype_real(t->dtype, all_found, e);
-        const double expected = mmul_dtype_real(t->dtype, all_expected, e);
+        const double found = mmul_dtype_get_real(t->dtype, all_found, e);
+        const double expected = mmul_dtype_get_real(t->dtype, all_expected, e);
         const double off = distance(t->dtype, found, expected, t->tolerance);
         if (off <= b->worst)
             continue;

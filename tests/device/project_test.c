@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // Conformance test of a device, sums of the result check: `project_test NAME`. Sums of integers are
-// exact; sums of reals are within the bound of device/project.h of loops in long double. Gaps hold
-// NaN, so that reading one shows. A second argument "small" leaves large cases out, for oclgrind.
+// exact; sums of reals are within the bound of device/matrix_sums.h of loops in long double. Gaps
+// hold NaN, so that reading one shows. A second argument "small" leaves large cases out, for
+// oclgrind.
 #include <float.h>
 
 #include "base/random.h"
-#include "device/project.h"
+#include "device/matrix_sums.h"
 #include "stored.h"
 
 static float integer_at(uint64_t seed, int64_t e) {
@@ -58,7 +59,7 @@ static bool is_near(const float *x, int64_t count, int64_t step, const double *w
 }
 
 // args->wanted has the bits of kernels/project.cl.
-static bool compare_sums(const struct stored *s, const struct mmul_project *args, bool exact,
+static bool compare_sums(const struct stored *s, const struct mmul_matrix_sums *args, bool exact,
                          char *detail) {
     const float *x = s->host + s->offset;
     uint32_t bits = 0;
@@ -109,18 +110,18 @@ static bool sums_are_right(struct mmul_device *device, int64_t rows, int64_t col
     struct sums sums = allocate_sums(rows, cols);
     double *along = draw_weights(cols, 8, exact), *across = draw_weights(rows, 9, exact);
     struct mmul_error err = {0};
-    const struct mmul_project args = {.dtype = MMUL_F32,
-                                      .x = operand_of(&s),
-                                      .rows = rows,
-                                      .cols = cols,
-                                      .along = along,
-                                      .across = across,
-                                      .row_sums = wanted & 1 ? sums.row_sums : NULL,
-                                      .row_squares = wanted & 2 ? sums.row_squares : NULL,
-                                      .col_sums = wanted & 4 ? sums.col_sums : NULL,
-                                      .col_squares = wanted & 8 ? sums.col_squares : NULL,
-                                      .bits = wanted & 16 ? &sums.bits : NULL};
-    bool ok = mmul_device_project(device, &args, &err) == MMUL_OK;
+    const struct mmul_matrix_sums args = {.dtype = MMUL_F32,
+                                          .x = operand_of(&s),
+                                          .rows = rows,
+                                          .cols = cols,
+                                          .along = along,
+                                          .across = across,
+                                          .row_sums = wanted & 1 ? sums.row_sums : NULL,
+                                          .row_squares = wanted & 2 ? sums.row_squares : NULL,
+                                          .col_sums = wanted & 4 ? sums.col_sums : NULL,
+                                          .col_squares = wanted & 8 ? sums.col_squares : NULL,
+                                          .bits = wanted & 16 ? &sums.bits : NULL};
+    bool ok = mmul_device_sum_matrix(device, &args, &err) == MMUL_OK;
     snprintf(detail, 256, "%.200s", err.text);
     ok = ok && compare_sums(&s, &args, exact, detail);
     free(across);
@@ -171,13 +172,13 @@ static void test_classes(struct mmul_device *device) {
     for (int i = 0; i < 4; i++) {
         struct stored s = store_matrix(device, rows, cols, 1, real_at, 3, NAN);
         struct mmul_error err;
-        struct mmul_project args = {.dtype = MMUL_F32,
-                                    .x = operand_of(&s),
-                                    .rows = rows,
-                                    .cols = cols,
-                                    .along = along,
-                                    .bits = &before};
-        must_succeed(mmul_device_project(device, &args, &err), &err);
+        struct mmul_matrix_sums args = {.dtype = MMUL_F32,
+                                        .x = operand_of(&s),
+                                        .rows = rows,
+                                        .cols = cols,
+                                        .along = along,
+                                        .bits = &before};
+        must_succeed(mmul_device_sum_matrix(device, &args, &err), &err);
         struct mmul_operand at = args.x;
         at.offset += 70 * at.ld + 150;
         must_succeed(mmul_device_upload(
@@ -186,7 +187,7 @@ static void test_classes(struct mmul_device *device) {
         args.row_sums = row_sums;
         args.col_squares = col_squares;
         args.bits = &after;
-        must_succeed(mmul_device_project(device, &args, &err), &err);
+        must_succeed(mmul_device_sum_matrix(device, &args, &err), &err);
         for (int64_t r = 0; r < rows && i < 3; r++)
             ok = ok && isfinite(row_sums[r]) == (r != 70);
         for (int64_t c = 0; c < cols && i < 3; c++)
@@ -218,13 +219,13 @@ static void test_order(struct mmul_device *device) {
     for (int64_t j = 0; j < size; j++)
         along[j] = 1;
     must_succeed(mmul_device_gemm(device, &args, &err), &err);
-    const struct mmul_project of = {.dtype = MMUL_F32,
-                                    .x = args.c,
-                                    .rows = size,
-                                    .cols = size,
-                                    .along = along,
-                                    .row_sums = sums};
-    must_succeed(mmul_device_project(device, &of, &err), &err);
+    const struct mmul_matrix_sums of = {.dtype = MMUL_F32,
+                                        .x = args.c,
+                                        .rows = size,
+                                        .cols = size,
+                                        .along = along,
+                                        .row_sums = sums};
+    must_succeed(mmul_device_sum_matrix(device, &of, &err), &err);
     for (int64_t i = 0; i < size; i++) {
         double expected = 0;
         for (int64_t p = 0; p < size; p++)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A text with a loop, run from another program: text TEXT TURNS. Root prints the lines of the text with the
-// iteration before them. A callback ends the run at iteration TURNS. Each rank prints the failure.
+// A text with a loop, run from another program: text TEXT TURNS. Root prints the lines of the text
+// with the iteration before them. A callback ends the run at iteration TURNS. Each rank prints the
+// failure.
 #include <mpimatmul.h>
 #include <stdlib.h>
 #include <string.h>

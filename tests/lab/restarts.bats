@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Jobs on two hosts, with a killed mpirun or with root's host cut off, restart at once and give the
 # result of undisturbed jobs. For more kills, and for cuts with several ranks, which take 40 s each:
-# tests/restarts.py --cut 3 5.
+# tests/kill_and_restart.py --cut 3 5.
 load ../cli/helper
 load hosts
 

@@ -47,7 +47,7 @@ static void test_clocks(int ranks_each, int sign) {
     double ahead = -1;
     char what[96];
     hours_ahead = 10 + sign * comm.node_index;
-    enum mmul_status status = mmul_clocks_compare(&comm, &ahead, &err);
+    enum mmul_status status = mmul_clocks_measure_offset(&comm, &ahead, &err);
     double away = ahead - sign * comm.node_index * (double)HOUR;
     snprintf(what, sizeof what, "nodes of %d, each an hour %s the one before", ranks_each,
              sign > 0 ? "ahead of" : "behind");
@@ -72,14 +72,14 @@ static void test_collect(void) {
     for (int64_t at = 0; at < sizes[rank]; at++)
         mine[at] = byte_at(rank, at);
     memset(all, 0x55, sizeof all);
-    bool right = mmul_comm_collect(&comm, mine, sizes, rank == 0 ? all : NULL, &err) == MMUL_OK;
+    bool right = mmul_comm_gather(&comm, mine, sizes, rank == 0 ? all : NULL, &err) == MMUL_OK;
     for (int i = 0; rank == 0 && i < size; i++)
         for (int64_t at = 0; at < sizes[i]; at++)
             right = right && all[place++] == byte_at(i, at);
     tap_ok(right && (rank != 0 || all[place] == 0x55), "root has the bytes of all, in order");
     for (int i = 0; i < size; i++)
         sizes[i] = (int64_t)1 << 31;
-    tap_ok(mmul_comm_collect(&comm, mine, sizes, all, &err) == MMUL_ERR_SYSTEM,
+    tap_ok(mmul_comm_gather(&comm, mine, sizes, all, &err) == MMUL_ERR_SYSTEM,
            "more than 2 GiB are refused everywhere");
 }
 

@@ -77,8 +77,8 @@ static void cut_node(struct mmul_schedule *schedule, int index, const struct cut
     node->result_slots = cut->result_slots > 0 ? cut->result_slots : passes;
     node->chain_place = index;
     node->claims = schedule->claim_share > 0;
-    node->checks_whole = mmul_panels_check_whole(&schedule->problem, schedule->axis,
-                                                 schedule->panel_units, schedule->rounds, false);
+    node->checks_whole = mmul_check_projects_whole(&schedule->problem, schedule->axis,
+                                                   schedule->panel_units, schedule->rounds, false);
 }
 
 // Changes a schedule as if the plan had chosen this cut; the same on all ranks.

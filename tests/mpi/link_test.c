@@ -83,7 +83,7 @@ static void test_links(const char *name, struct mmul_link_limits limits) {
     tap_ok(root_equal && ring_equal, what);
     snprintf(what, sizeof what, "%s: two members share their one link", name);
     tap_ok(size != 2 || (are_equal(ring[0], root[1]) && are_equal(ring[1], root[1])), what);
-    for (int i = 2; limits.most_root_links == 1 && i < size; i++) {
+    for (int i = 2; limits.max_root_links == 1 && i < size; i++) {
         snprintf(what, sizeof what, "%s: member %d has the median of one link", name, i);
         tap_ok(are_equal(root[i], root[1]), what);
     }
@@ -123,7 +123,7 @@ static void test_refused(const char *call, int at, int culprit) {
                                       strncmp(err.text, "MPI link measurement failed: ", 29) == 0
                                 : status == MMUL_OK;
     *left = 0;
-    while (!mmul_alarm_listen(&alarm))
+    while (!mmul_alarm_poll(&alarm))
         sched_yield();
     snprintf(what, sizeof what, "rank %d: a refused %s %d ends on all ranks", culprit, call, at);
     tap_ok(good, what);
@@ -138,12 +138,11 @@ int main(int argc, char **argv) {
                (struct mmul_link_limits){.budget_seconds = 0.02, .most_bytes = 4 << 20});
     test_links("no time", (struct mmul_link_limits){.most_bytes = 1 << 20});
     test_links("tiny messages", (struct mmul_link_limits){.budget_seconds = 0.01, .most_bytes = 1});
-    test_links("a sample", (struct mmul_link_limits){.budget_seconds = 0.01,
-                                                     .most_bytes = 1 << 20,
-                                                     .most_root_links = 1});
+    test_links("a sample", (struct mmul_link_limits){
+                               .budget_seconds = 0.01, .most_bytes = 1 << 20, .max_root_links = 1});
     test_links("a larger sample", (struct mmul_link_limits){.budget_seconds = 0.01,
                                                             .most_bytes = 1 << 20,
-                                                            .most_root_links = 3});
+                                                            .max_root_links = 3});
     test_repeated_measurements();
     for (int culprit = 0; size > 1 && culprit < size; culprit++) {
         test_refused("send", 1, culprit);

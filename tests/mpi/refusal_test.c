@@ -4,7 +4,7 @@
 // MPI refuses one call of one member, for every kind of transfer. That member reports MPI's error
 // text, all members get to the end and learn of the failure, and transfers stop. Data that leave
 // late cause no second error.
-#include "lines.h"
+#include "channels.h"
 
 enum { NEVER_TAG = 9999 };
 

@@ -4,7 +4,7 @@
 // The transport with every rank as a node of its own: channels with odd sizes, tiny chunks and
 // members without bytes, relays from every rank, sources and sinks that fail half-way, bytes
 // corrupted in flight (all members must get to the end), and messages.
-#include "lines.h"
+#include "channels.h"
 
 // Simulates a bad network card: flips one bit of the first large message that is sent.
 static bool tampers;
@@ -103,7 +103,7 @@ static void test_cancelled_member(void) {
     init_transport(&t, all_work, &failure);
     open_channel(&gather, MMUL_CHANNEL_GATHER, &t);
     if (world.rank == world.size - 1 && world.rank > 0)
-        mmul_failure_void(&failure);
+        mmul_failure_void_traffic(&failure);
     run_exchange(&gather, bytes, mine);
     tap_ok(world.rank > 0 || mmul_failure_is_void(&failure) == (world.size > 1),
            "root learns that a member gave up");
@@ -157,7 +157,7 @@ static void test_relay(int origin, enum relay_case which) {
     memset(mine, 0, sizeof mine);
     fail_at = which == RELAY_FAILING ? 700 : -1;
     if (which == RELAY_CANCELLED && place == 0)
-        mmul_failure_void(&failure);
+        mmul_failure_void_traffic(&failure);
     tampers = which == RELAY_TAMPERED && place == 0;
     bool good =
         run_relay(&relay, origin, CARGOES, which != RELAY_FAILING && which != RELAY_MADE, mine);
@@ -249,7 +249,7 @@ static void test_chain(int failed_at) {
     bool heard = mmul_failure_is_void(&failure),
          expected = failed_at >= 0 && world.rank > failed_at;
     if (world.rank == failed_at)
-        mmul_failure_void(&failure);
+        mmul_failure_void_traffic(&failure);
     if (world.rank + 1 < world.size) {
         mmul_message_send(&peers, world.rank + 1, 0, bytes, LONGEST, &out);
         wait_message(&peers, &out);

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "exec/memory/views.h"
+#include "exec/memory/mappings.h"
 #include "tap.h"
 
 enum { ROWS = 600, INNER = 37, COLS = 41, INPUTS = MMUL_MAPS_A | MMUL_MAPS_B };
@@ -49,7 +49,7 @@ static struct mmul_comm *make_comm(bool two_nodes) {
 struct job {
     struct mmul_context context;
     struct mmul_product_files files;
-    struct mmul_views views;
+    struct mmul_mappings views;
     unsigned maps[5];
     struct mmul_error err;
     float *memory; // memory of operands that are not files
@@ -88,7 +88,7 @@ static void begin_job(struct job *job, bool two_nodes) {
 }
 
 static void end_job(struct job *job) {
-    mmul_views_close(&job->views);
+    mmul_mappings_close(&job->views);
     mmul_matrix_close(job->files.a);
     mmul_matrix_close(job->files.b);
     mmul_matrix_close(job->files.c_in);
@@ -99,11 +99,11 @@ static void end_job(struct job *job) {
 
 static enum mmul_status find_maps(struct job *job, enum mmul_io io) {
     memset(job->maps, 0xff, sizeof job->maps);
-    return mmul_views_find(&job->context, &job->files, io, job->maps, &job->err);
+    return mmul_mappings_find(&job->context, &job->files, io, job->maps, &job->err);
 }
 
 static enum mmul_status open_views(struct job *job) {
-    return mmul_views_open(&job->context, &job->files, job->maps, &job->views, &job->err);
+    return mmul_mappings_open(&job->context, &job->files, job->maps, &job->views, &job->err);
 }
 
 static bool failed_with(const struct job *job, enum mmul_status status, enum mmul_status expected,
@@ -180,14 +180,14 @@ static void test_files(bool two_nodes) {
     tap_ok(sees_inputs(&job), "every rank sees the numbers of the files");
     tap_ok((job.views.c.data != NULL) == here, "C is mapped on root's node");
     write_part(&job);
-    tap_ok(mmul_views_check(&job.views, &job.err) == MMUL_OK, "no page of a view was missing");
+    tap_ok(mmul_mappings_check(&job.views, &job.err) == MMUL_OK, "no page of a view was missing");
     MPI_Barrier(MPI_COMM_WORLD);
     bool written = true;
     if (rank == 0) {
         written = mmul_output_commit(job.files.output, &job.err) == MMUL_OK;
         job.files.output = NULL;
     }
-    mmul_views_close(&job.views);
+    mmul_mappings_close(&job.views);
     tap_ok(written && (rank != 0 || is_written()), "what all ranks wrote is in the output file");
     end_job(&job);
 }
@@ -218,13 +218,13 @@ static void test_choices(void) {
            "a 16-bit C_in is not mapped");
     mmul_matrix_close(job.files.c_in);
     borrow_c_in(&job, (struct mmul_shape){1, 1, 1, c_shape.cols}, MMUL_F32);
-    job.files.c_in_repeats = true;
+    job.files.c_in_is_broadcast = true;
     tap_ok(find_maps(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11,
            "a C_in that repeats is not mapped");
     mmul_matrix_close(job.files.c_in);
     struct mmul_matrix *a = job.files.a, *b = job.files.b;
     job.files.c_in = c_in;
-    job.files.c_in_repeats = false;
+    job.files.c_in_is_broadcast = false;
     job.files.a = job.files.b = NULL;
     tap_ok(find_maps(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 12,
            "A and B are not mapped if they are not read");
@@ -235,12 +235,12 @@ static void test_choices(void) {
            "C_in is not mapped if it is not read");
     tap_ok(open_views(&job) == MMUL_OK && job.views.c_in.data == NULL,
            "C_in is not opened if it is not read");
-    mmul_views_close(&job.views);
+    mmul_mappings_close(&job.views);
     job.maps[0] = job.maps[1] = MMUL_MAPS_B;
     tap_ok(open_views(&job) == MMUL_OK && job.views.a.data == NULL &&
                count_wrong(&job.views.b, 2, b_shape, true) == 0,
            "fewer files than can be mapped may be opened");
-    mmul_views_close(&job.views);
+    mmul_mappings_close(&job.views);
     job.maps[0] = job.maps[1] = MMUL_MAPS_C_IN;
     tap_ok(failed_with(&job, open_views(&job), MMUL_ERR_USAGE, "where it lies, as the plan says"),
            "a file that cannot be mapped is refused on all ranks");
@@ -271,7 +271,8 @@ static void test_memory(bool two_nodes) {
     bool right = !alone || rank != 0 ||
                  (job.views.a.data == (char *)job.memory &&
                   job.views.c.data == (char *)(job.memory + count) && sees_inputs(&job));
-    tap_ok(right && mmul_views_check(&job.views, &job.err) == MMUL_OK, "memory is used in place");
+    tap_ok(right && mmul_mappings_check(&job.views, &job.err) == MMUL_OK,
+           "memory is used in place");
     end_job(&job);
 }
 
@@ -294,7 +295,7 @@ static void test_file_not_seen(bool missing) {
     tap_ok(open_views(&job) == MMUL_OK &&
                (job.context.comm->node_index == 1 ? job.views.a.data == NULL : sees_inputs(&job)),
            "the file is used on root's node alone");
-    mmul_views_close(&job.views);
+    mmul_mappings_close(&job.views);
     if (two) {
         job.maps[1] |= MMUL_MAPS_A;
         const char *text = missing ? "A.bin': No such file" : "is not the file that root reads";
@@ -345,7 +346,7 @@ static void test_shrunken(const char *path, int64_t lost_bytes, enum mmul_status
             sum = sum + (float)all[v]->data[i];
     write_part(&job);
     enum mmul_status status =
-        mmul_comm_agree(job.context.comm, mmul_views_check(&job.views, &job.err), &job.err);
+        mmul_comm_agree(job.context.comm, mmul_mappings_check(&job.views, &job.err), &job.err);
     snprintf(what, sizeof what, "%s: losing %lld bytes while mapped is an error",
              path + strlen(folder) + 1, (long long)lost_bytes);
     tap_ok(opened && failed_with(&job, status, expected, text), what);

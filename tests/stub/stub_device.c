@@ -74,7 +74,7 @@ static void describe(const void *self, struct mmul_device_info *info) {
 }
 
 static float at(struct mmul_operand x, bool transpose, int64_t r, int64_t c) {
-    return mmul_host_address(x)[transpose ? c * x.ld + r : r * x.ld + c];
+    return mmul_host_floats(x)[transpose ? c * x.ld + r : r * x.ld + c];
 }
 
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
@@ -82,7 +82,7 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     (void)err;
     for (int64_t e = 0; e < args->m * args->n; e++) {
         int64_t i = e / args->n, j = e % args->n;
-        float *c = mmul_host_address(args->c) + i * args->c.ld + j, sum = 0;
+        float *c = mmul_host_floats(args->c) + i * args->c.ld + j, sum = 0;
         for (int64_t p = 0; p < args->k; p++)
             sum += at(args->a, args->transpose_a, i, p) * at(args->b, args->transpose_b, p, j);
         *c = args->alpha * sum + (args->beta == 0 ? 0 : args->beta * *c);

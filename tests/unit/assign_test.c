@@ -25,7 +25,7 @@ static struct mmul_topology make_machine(int cores) {
     for (int unit = 0; unit < cores; unit++) {
         mmul_cpuset_add(&topology.own, unit);
         mmul_cpuset_add(&topology.allowed, unit);
-        mmul_cpuset_add(&topology.core_lead, unit);
+        mmul_cpuset_add(&topology.core_first_units, unit);
     }
     return topology;
 }
@@ -114,8 +114,8 @@ static void test_each_rank_gets_its_device_or_an_error(void **state) {
         struct mmul_error err = {.text = ""};
         int ranks = make_requests(c, &topology, requests);
         assert_int_equal(
-            mmul_assign(&(struct mmul_assign_node){&topology, devices, count, requests, ranks}, out,
-                        &err),
+            mmul_assign_devices(
+                &(struct mmul_assign_node){&topology, devices, count, requests, ranks}, out, &err),
             c->status);
         if (c->error != NULL)
             assert_string_equal(err.text, c->error);
@@ -161,8 +161,8 @@ static void test_ranks_of_a_node_divide_its_cores(void **state) {
             .wishes = {c->wishes[0], c->wishes[1], c->wishes[2], c->wishes[3]}};
         int ranks = make_requests(&wishes, &topology, requests);
         assert_int_equal(
-            mmul_assign(&(struct mmul_assign_node){&topology, devices, count, requests, ranks}, out,
-                        &err),
+            mmul_assign_devices(
+                &(struct mmul_assign_node){&topology, devices, count, requests, ranks}, out, &err),
             MMUL_OK);
         for (int rank = 0; rank < ranks; rank++) {
             char text[64] = "";
@@ -186,7 +186,7 @@ static void test_a_binding_of_the_user_is_kept(void **state) {
     struct mmul_error err;
     mmul_cpuset_add(&requests[2].own, 3);
     assert_int_equal(
-        mmul_assign(&(struct mmul_assign_node){&topology, NULL, 0, requests, 3}, out, &err),
+        mmul_assign_devices(&(struct mmul_assign_node){&topology, NULL, 0, requests, 3}, out, &err),
         MMUL_OK);
     assert_int_equal(out[0].threads, 4);
     assert_int_equal(out[1].threads, 4);
@@ -206,7 +206,8 @@ static void test_a_cpu_fallback_gets_more_than_the_gpu_s_core(void **state) {
     struct mmul_error err;
     char text[64];
     assert_int_equal(
-        mmul_assign(&(struct mmul_assign_node){&topology, devices, count, requests, 2}, out, &err),
+        mmul_assign_devices(&(struct mmul_assign_node){&topology, devices, count, requests, 2}, out,
+                            &err),
         MMUL_OK);
     assert_int_equal(out[0].threads, 1);
     assert_int_equal(out[0].fallback_threads, 4);
@@ -214,7 +215,8 @@ static void test_a_cpu_fallback_gets_more_than_the_gpu_s_core(void **state) {
     assert_int_equal(out[1].fallback_threads, 7);
     requests[0].threads = 2;
     assert_int_equal(
-        mmul_assign(&(struct mmul_assign_node){&topology, devices, count, requests, 2}, out, &err),
+        mmul_assign_devices(&(struct mmul_assign_node){&topology, devices, count, requests, 2}, out,
+                            &err),
         MMUL_OK);
     assert_int_equal(out[0].fallback_threads, 2);
 }
@@ -228,7 +230,7 @@ static void test_given_threads_and_binding_override_the_assignment(void **state)
     struct mmul_assignment out[2];
     struct mmul_error err;
     assert_int_equal(
-        mmul_assign(&(struct mmul_assign_node){&topology, NULL, 0, requests, 2}, out, &err),
+        mmul_assign_devices(&(struct mmul_assign_node){&topology, NULL, 0, requests, 2}, out, &err),
         MMUL_OK);
     assert_int_equal(out[0].threads, 2);
     assert_true(out[0].bind);
@@ -237,7 +239,7 @@ static void test_given_threads_and_binding_override_the_assignment(void **state)
     assert_string_equal(out[0].note, "shares the CPU with rank 1");
     requests[0].threads = 8; // more threads than its share of cores: a binding would crowd them
     assert_int_equal(
-        mmul_assign(&(struct mmul_assign_node){&topology, NULL, 0, requests, 2}, out, &err),
+        mmul_assign_devices(&(struct mmul_assign_node){&topology, NULL, 0, requests, 2}, out, &err),
         MMUL_OK);
     assert_int_equal(out[0].threads, 8);
     assert_false(out[0].bind);
@@ -263,10 +265,10 @@ static void test_a_device_file_assigns_devices_and_weights(void **state) {
         {"other", 0, NULL, 0, "'lab.txt' has no device for rank 0 of host 'other'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct mmul_assign_line line;
+        struct mmul_device_file_entry line;
         struct mmul_error err;
         enum mmul_status status =
-            mmul_assign_from_file(text, "lab.txt", cases[i].host, cases[i].node_rank, &line, &err);
+            mmul_device_file_find(text, "lab.txt", cases[i].host, cases[i].node_rank, &line, &err);
         if (cases[i].device == NULL) {
             assert_int_equal(status, MMUL_ERR_DATA);
             assert_string_equal(err.text, cases[i].error);
@@ -283,9 +285,9 @@ static void test_malformed_device_files_are_refused(void **state) {
     static const char *const texts[] = {"box\n", "box cpu x\n", "box cpu 1 2\n", "box cpu -1\n",
                                         "box cpu nan\n"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        struct mmul_assign_line line;
+        struct mmul_device_file_entry line;
         struct mmul_error err;
-        assert_int_equal(mmul_assign_from_file(texts[i], "f", "box", 0, &line, &err),
+        assert_int_equal(mmul_device_file_find(texts[i], "f", "box", 0, &line, &err),
                          MMUL_ERR_DATA);
         assert_string_equal(err.text, "'f' line 1 is not 'host device[,device...] [weight]'");
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shares with which all ranks finish together, compared with an event-driven simulation (played.h).
+// Shares with which all ranks finish together, compared with an event-driven simulation
+// (simulated_run.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 #include <math.h>
 
 #include "clusters.h"
-#include "plan/product/members.h"
-#include "played.h"
+#include "plan/product/participants.h"
 #include "schedules.h"
+#include "simulated_run.h"
 
 // ------------------------------------------------------------------------------------------ tests
 
@@ -113,14 +114,14 @@ static void test_traffic_costs_leaders_time(void **state) {
         mmul_cost_destroy(b.cost);
         bench_init(&b, b.cluster, b.problem);
         *(i == 0 ? &idle : &busy) = balance_panels(&b, 16);
-        stolen = b.cost->ranks[0].stolen_seconds;
+        stolen = b.cost->ranks[0].traffic_cpu_seconds;
         double bytes = b.cost->root_out_bytes + b.cost->root_in_bytes;
         assert_true(fabs(bytes - 4.0 * 20000 * (20000 + 2 * b.units[1])) < 1e6);
         assert_true(
             i == 0 ? stolen == 0
                    : fabs(stolen - (MMUL_NETWORK_CPU_SECONDS_PER_BYTE + files) * bytes / 4) < 1e-3);
         assert_true(first_by_last(b.cost) > 0.999);
-        stolen = b.cost->ranks[1].stolen_seconds; // equal bytes at the other end; B only once
+        stolen = b.cost->ranks[1].traffic_cpu_seconds; // equal bytes at the other end; B only once
         assert_true(i == 0 ? stolen == 0
                            : fabs(stolen - MMUL_NETWORK_CPU_SECONDS_PER_BYTE * bytes / 4) < 1e-3);
         bench_fini(&b);
@@ -144,10 +145,10 @@ static void test_measured_traffic_costs_replace_the_estimate(void **state) {
     balance_panels(&b, 16);
     double piece = 4.0 * 20000 * b.units[1], whole = 4.0 * 20000 * 20000;
     assert_true(b.units[1] > 1000);
-    assert_true(fabs(b.cost->ranks[0].stolen_seconds - (3e-10 * (whole + piece) + 1e-10 * piece)) <
-                1e-3);
-    assert_true(fabs(b.cost->ranks[1].stolen_seconds - (7e-10 * (whole + piece) + 5e-10 * piece)) <
-                1e-3);
+    assert_true(fabs(b.cost->ranks[0].traffic_cpu_seconds -
+                     (3e-10 * (whole + piece) + 1e-10 * piece)) < 1e-3);
+    assert_true(fabs(b.cost->ranks[1].traffic_cpu_seconds -
+                     (7e-10 * (whole + piece) + 5e-10 * piece)) < 1e-3);
     assert_true(first_by_last(b.cost) > 0.999);
     bench_fini(&b);
 }
@@ -190,14 +191,15 @@ static void test_shares_stay_within_the_capacity_of_nodes(void **state) {
     bench_fini(&b);
 }
 
-static double choose_members(struct bench *b, int panels, struct mmul_members *members) {
-    static enum mmul_absence absence[RANKS_MOST];
+static double choose_members(struct bench *b, int panels, struct mmul_participants *members) {
+    static enum mmul_exclusion absence[RANKS_MOST];
     static bool in[RANKS_MOST];
     struct mmul_error err;
     struct mmul_cut cut = mmul_panels_cut(&b->problem, MMUL_ROWS, panels);
-    *members = (struct mmul_members){.absence = absence, .in = in, .units = b->units};
-    assert_int_equal(mmul_members_choose(b->cost, &cut, (double)b->problem.m, NULL, members, &err),
-                     MMUL_OK);
+    *members = (struct mmul_participants){.absence = absence, .in = in, .units = b->units};
+    assert_int_equal(
+        mmul_participants_choose(b->cost, &cut, (double)b->problem.m, NULL, members, &err),
+        MMUL_OK);
     return members->seconds;
 }
 
@@ -205,7 +207,7 @@ static double choose_members(struct bench *b, int panels, struct mmul_members *m
 static void test_a_slow_link_is_left_out(void **state) {
     (void)state;
     struct bench b;
-    struct mmul_members members;
+    struct mmul_participants members;
     bench_init(&b, make_linked_cluster(6, 2, 10), make_problem(16384, 16384, 16384));
     b.cluster->nodes[1].root_link.bytes_per_second = 1e6;
     mmul_cost_destroy(b.cost);
@@ -213,7 +215,7 @@ static void test_a_slow_link_is_left_out(void **state) {
     double seconds = choose_members(&b, 8, &members);
     for (int rank = 0; rank < 6; rank++) {
         bool slow = b.cluster->ranks[rank].node == 1;
-        assert_int_equal(members.absence[rank], slow ? MMUL_ABSENT_LINK : MMUL_PRESENT);
+        assert_int_equal(members.absence[rank], slow ? MMUL_EXCLUDED_SLOW_LINK : MMUL_NOT_EXCLUDED);
         assert_true(slow ? b.units[rank] == 0 : b.units[rank] > 1000);
     }
     assert_true(seconds > 0 && seconds <= balance_panels(&b, 8));
@@ -225,11 +227,11 @@ static void test_a_slow_link_is_left_out(void **state) {
 static void test_no_network_pays_for_a_small_product(void **state) {
     (void)state;
     struct bench b;
-    struct mmul_members members;
+    struct mmul_participants members;
     bench_init(&b, make_linked_cluster(24, 1, 1), make_problem(512, 512, 512));
     choose_members(&b, 1, &members);
     for (int rank = 1; rank < 24; rank++)
-        assert_true(members.absence[rank] == MMUL_ABSENT_LINK && b.units[rank] == 0);
+        assert_true(members.absence[rank] == MMUL_EXCLUDED_SLOW_LINK && b.units[rank] == 0);
     assert_true(b.units[0] == 512);
     bench_fini(&b);
 }
@@ -238,13 +240,13 @@ static void test_a_device_slower_than_a_core_is_left_out(void **state) {
     (void)state;
     static const struct {
         double flops, bytes_per_second;
-        enum mmul_absence absence;
-    } cases[] = {{1e12, 2e10, MMUL_PRESENT},
-                 {1e12, 1e7, MMUL_ABSENT_TRANSFERS},
-                 {1e10, 2e10, MMUL_ABSENT_DEVICE}};
+        enum mmul_exclusion absence;
+    } cases[] = {{1e12, 2e10, MMUL_NOT_EXCLUDED},
+                 {1e12, 1e7, MMUL_EXCLUDED_SLOW_TRANSFERS},
+                 {1e10, 2e10, MMUL_EXCLUDED_SLOW_DEVICE}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct bench b;
-        struct mmul_members members;
+        struct mmul_participants members;
         bench_init(&b, make_linked_cluster(2, 2, 1), make_problem(4096, 4096, 4096));
         struct mmul_rank_info *gpu = &b.cluster->ranks[1];
         gpu->device.type = MMUL_DEVICE_GPU;
@@ -254,7 +256,7 @@ static void test_a_device_slower_than_a_core_is_left_out(void **state) {
             cases[i].bytes_per_second;
         choose_members(&b, 1, &members);
         assert_int_equal(members.absence[1], cases[i].absence);
-        assert_true((b.units[1] > 0) == (cases[i].absence == MMUL_PRESENT));
+        assert_true((b.units[1] > 0) == (cases[i].absence == MMUL_NOT_EXCLUDED));
         bench_fini(&b);
     }
 }
@@ -263,7 +265,7 @@ static void test_a_device_slower_than_a_core_is_left_out(void **state) {
 static void test_the_best_number_of_nodes_is_chosen(void **state) {
     (void)state;
     struct bench b;
-    struct mmul_members members;
+    struct mmul_participants members;
     static bool in[RANKS_MOST];
     bench_init(&b, make_linked_cluster(64, 1, 10), make_problem(4096, 4096, 16384));
     double seconds = choose_members(&b, 16, &members);
@@ -291,7 +293,7 @@ static void test_absent_ranks_are_named(void **state) {
                  {{1, 1, 1, 1, 1, 1, 1, 1, 1}, "ranks 0, 1, 2, 3, 4, 5 and 3 more"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[64];
-        assert_string_equal(mmul_members_format(cases[i].out, 10, text), cases[i].text);
+        assert_string_equal(mmul_ranks_format(cases[i].out, 10, text), cases[i].text);
     }
 }
 

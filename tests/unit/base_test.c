@@ -284,8 +284,8 @@ static void checksums_equal_those_of_xxhash(void **state) {
 static void naps_take_their_time_and_seeds_differ(void **state) {
     (void)state;
     double before = mmul_clock_now();
-    mmul_clock_nap(0.002);
-    mmul_clock_nap(-1);
+    mmul_clock_sleep(0.002);
+    mmul_clock_sleep(-1);
     assert_true(mmul_clock_now() - before >= 0.002);
     assert_true(mmul_random_seed() != mmul_random_seed());
 }
@@ -384,7 +384,7 @@ static void names_are_made_printable(void **state) {
 
 static void make_sibling_name(const char *path, const char *suffix, char expected[static 600]) {
     struct mmul_text text = {0};
-    mmul_text_add_beside(&text, path, suffix);
+    mmul_text_add_sibling_path(&text, path, suffix);
     assert_false(text.failed);
     snprintf(expected, 600, "%s", mmul_text_get(&text));
     mmul_text_fini(&text);

@@ -76,7 +76,7 @@ static void lanes_fit_and_overlap_in_any_memory(void **state) {
                                  t.c_lanes * t.m * t.n + t.m * t.k + t.k * t.n + t.m * t.n);
             assert_in_range(bytes, 1, t.device_bytes);
             assert_in_range(t.device_bytes, 1, memory);
-            assert_int_equal(t.device_bytes + t.spare_bytes, memory);
+            assert_int_equal(t.device_bytes + t.free_bytes, memory);
             assert_in_range(t.a_lanes, a < 2 ? a : 2, a < MMUL_TILE_LANES ? a : MMUL_TILE_LANES);
             assert_in_range(t.b_lanes, b < 2 ? b : 2, b < MMUL_TILE_LANES ? b : MMUL_TILE_LANES);
             assert_int_equal(t.c_lanes, c < 2 ? c : 2);

@@ -82,7 +82,7 @@ static void a_long_column_is_shared_among_threads(void **state) {
         struct mmul_error err;
         const struct mmul_product *p = products[t];
         assert_int_equal(mmul_check_create(p->n, 1, &check, &err), MMUL_OK);
-        mmul_check_share(check, (struct mmul_parallel){3, run_parts});
+        mmul_check_set_parallel(check, (struct mmul_parallel){3, run_parts});
         assert_int_equal(mmul_check_begin(check, p, 1, &err), MMUL_OK);
         assert_int_equal(mmul_check_rows(check, p, 0, p->m, wrong), 0);
         c[250000] *= 1.00001F;

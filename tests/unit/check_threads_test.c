@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "exec/setup/pipeline.h"
+#include "exec/threads/compute_thread.h"
 #include "model/check.h"
 #include "model/dtype.h"
 
@@ -112,7 +112,7 @@ static _Atomic int parts_run; // parts that threads ran
 
 static void share_among_threads(int parts, mmul_work *work, void *context) {
     atomic_fetch_add(&parts_run, parts);
-    mmul_pipeline_share(parts, work, context);
+    mmul_helper_threads_run(parts, work, context);
 }
 
 static struct mmul_check *begin_check(const struct made *made, int threads) {
@@ -120,7 +120,7 @@ static struct mmul_check *begin_check(const struct made *made, int threads) {
     struct mmul_error err;
     const struct mmul_product *p = &made->product;
     assert_int_equal(mmul_check_create(p->n, p->k, &check, &err), MMUL_OK);
-    mmul_check_share(check, (struct mmul_parallel){threads, share_among_threads});
+    mmul_check_set_parallel(check, (struct mmul_parallel){threads, share_among_threads});
     assert_int_equal(mmul_check_begin(check, p, 5, &err), MMUL_OK);
     return check;
 }
@@ -187,12 +187,13 @@ static void a_wrong_element_is_found_everywhere(void **state) {
 static void a_changed_operand_is_noticed_everywhere(void **state) {
     (void)state;
     struct shape shape = {21, 1103, 1001};
-    for (int turned = 0; turned < 2; turned++) {
+    for (int transposed_factors = 0; transposed_factors < 2; transposed_factors++) {
         struct made made =
-            make_product(shape, (struct variant){MMUL_F32, false, turned == 1, false});
+            make_product(shape, (struct variant){MMUL_F32, false, transposed_factors == 1, false});
         float *b = made.b;
         for (int64_t p = 0; p < shape.k; p += 7) {
-            int64_t j = p * 11 % shape.n, at = turned ? j * shape.k + p : p * shape.n + j;
+            int64_t j = p * 11 % shape.n,
+                    at = transposed_factors ? j * shape.k + p : p * shape.n + j;
             float before = b[at];
             b[at] = before + 100;
             struct mmul_check *check = begin_check(&made, 4);
@@ -212,14 +213,15 @@ static void a_changed_operand_is_noticed_everywhere(void **state) {
 static void small_columns_missed_by_a_sample_do_not_hide_errors(void **state) {
     (void)state;
     struct shape shape = {40, 300, 2000};
-    for (int turned = 0; turned < 2; turned++) {
+    for (int transposed_factors = 0; transposed_factors < 2; transposed_factors++) {
         struct made made =
-            make_product(shape, (struct variant){MMUL_F32, false, turned == 1, false});
+            make_product(shape, (struct variant){MMUL_F32, false, transposed_factors == 1, false});
         float *b = made.b;
         // The last columns are 0 except for one element, 2^-20 of the others' size.
         for (int64_t p = 0; p < shape.k; p++)
             for (int64_t j = 290; j < shape.n; j++)
-                b[turned ? j * shape.k + p : p * shape.n + j] = p == 1999 ? 0x1p-20F : 0;
+                b[transposed_factors ? j * shape.k + p : p * shape.n + j] =
+                    p == 1999 ? 0x1p-20F : 0;
         for (int64_t i = 0; i < shape.m; i++)
             for (int64_t j = 290; j < shape.n; j++)
                 *element_of(&made, i, j) = made.wide_a[i * shape.k + 1999] * 0x1p-20F;
@@ -243,7 +245,7 @@ static void every_part_is_done_once(void **state) {
     _Atomic int counts[200] = {0};
     for (int parts = 1; parts <= 200; parts += 33) {
         memset(counts, 0, sizeof counts);
-        mmul_pipeline_share(parts, count_part, counts);
+        mmul_helper_threads_run(parts, count_part, counts);
         for (int i = 0; i < 200; i++)
             assert_int_equal(atomic_load(&counts[i]), i < parts);
     }

@@ -93,7 +93,7 @@ static void the_watch_can_stop_a_repair_before_a_device_is_replaced(void **state
         struct watch watch = {.refuses_from = refuses_from};
         setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 1);
         start_rank(&rank, &bench, MMUL_ROWS);
-        rank.verifier.watch = (struct mmul_verifier_watch){watch_repair, &watch};
+        rank.verifier.watch = (struct mmul_verifier_callback){watch_repair, &watch};
         const struct mmul_product block = panel_of(&bench, MMUL_ROWS, 0);
         compute_block(&rank, &block);
         assert_int_equal(check_block(&rank, &block), MMUL_OK);
@@ -168,7 +168,7 @@ static void a_persistent_piece_is_projected_once(void **state) {
                                                 .panel_units_max = PANEL,
                                                 .k_max = K,
                                                 .piece_count = 1,
-                                                .saved_count = way == DOES_NOT_LAST ? 0 : 2,
+                                                .cached_count = way == DOES_NOT_LAST ? 0 : 2,
                                                 .seed = 5};
         float *piece = axis == MMUL_ROWS ? bench.a_narrow : bench.b_narrow;
         for (int turn = 0; turn < 3; turn++) {
@@ -178,7 +178,7 @@ static void a_persistent_piece_is_projected_once(void **state) {
             compute_block(&rank, &block);
             piece[1] += turn == 1 ? 2 : 0; // C does not follow this change
             if (turn == 1 && way == IS_FORGOTTEN)
-                mmul_verifier_forget_memory(&rank.room, piece, piece + 1);
+                mmul_verifier_invalidate_memory(&rank.room, piece, piece + 1);
             if (turn == 2)
                 spoil_lines(&block, axis);
             assert_int_equal(check_block(&rank, &block), MMUL_OK);
@@ -210,7 +210,7 @@ static void a_projection_is_reused_until_the_piece_changes(void **state) {
         float *first = axis == MMUL_ROWS ? bench.a_narrow : bench.b_narrow;
         assert_computed_and_right(&rank, &block);
         first[1] += 2;
-        mmul_verifier_forget(&rank.verifier);
+        mmul_verifier_invalidate(&rank.verifier);
         assert_computed_and_right(&rank, &block);
         *units -= 5;
         assert_computed_and_right(&rank, &block);
@@ -294,7 +294,7 @@ static void verifiers_do_not_share_cached_sums(void **state) {
 static void memory_equals_the_promised_size(void **state) {
     (void)state;
     struct mmul_verifier verifier;
-    struct mmul_verifier_room room = {0};
+    struct mmul_verifier_memory room = {0};
     struct mmul_error err;
     struct mmul_verifier_request request = {
         .piece_units_max = 500, .panel_units_max = 300, .k_max = 70, .piece_count = 3};
@@ -310,12 +310,12 @@ static void memory_equals_the_promised_size(void **state) {
     promised = 3 * mmul_check_bytes(500, 71) + 300;
     assert_in_range(mmul_live_bytes(), promised, promised + 512);
     live = mmul_live_bytes();
-    request.saved_count = 1000; // persistent pieces
+    request.cached_count = 1000; // persistent pieces
     assert_int_equal(mmul_verifier_init(&verifier, &room, &request, &err), MMUL_OK);
-    assert_true(room.size.saved_count > 1);
+    assert_true(room.size.cached_count > 1);
     const int64_t saved = mmul_live_bytes() - live;
     assert_in_range(saved, 2 * mmul_check_saved_count(500, 71) * 8,
-                    mmul_check_bytes(500, 71) / 2 + room.size.saved_count * 160);
+                    mmul_check_bytes(500, 71) / 2 + room.size.cached_count * 160);
     mmul_verifier_room_fini(&room);
     mmul_verifier_room_fini(&room);
     assert_int_equal(mmul_live_bytes(), 0);
@@ -327,7 +327,7 @@ static void memory_is_that_of_the_largest_stage(void **state) {
     (void)state;
     enum { MANY = 200000, FEW = 3 };
     struct mmul_verifier verifier;
-    struct mmul_verifier_room room = {0};
+    struct mmul_verifier_memory room = {0};
     struct mmul_error err;
     const struct mmul_verifier_request wide = {.piece_units_max = MANY,
                                                .panel_units_max = FEW,
@@ -337,12 +337,12 @@ static void memory_is_that_of_the_largest_stage(void **state) {
                                                .panel_units_max = FEW,
                                                .k_max = MANY,
                                                .piece_count = 1,
-                                               .saved_count = 1},
+                                               .cached_count = 1},
                                        small = {.piece_units_max = FEW,
                                                 .panel_units_max = FEW,
                                                 .k_max = FEW,
                                                 .piece_count = 1,
-                                                .saved_count = 500};
+                                                .cached_count = 500};
     const int64_t one = mmul_check_bytes(MANY, FEW), other = mmul_check_bytes(FEW, MANY),
                   largest = one > other ? one : other;
     assert_int_equal(mmul_verifier_init(&verifier, &room, &wide, &err), MMUL_OK);

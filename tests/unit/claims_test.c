@@ -10,64 +10,66 @@
 
 #include <cmocka.h>
 
-#include "exec/memory/claims.h"
+#include "exec/memory/stealing.h"
 
 // --------------------------------------------------------------------------- the atomic word
 
 // The owner takes up to `count` positions, or all that are left.
-static struct mmul_range take_positions(mmul_unbegun *unbegun, int64_t count) {
+static struct mmul_range take_positions(mmul_unstarted *unstarted, int64_t count) {
     for (;;) {
-        struct mmul_range left = mmul_unbegun_get(unbegun);
+        struct mmul_range left = mmul_unstarted_get(unstarted);
         int64_t most = left.end - left.begin < count ? left.end - left.begin : count;
-        if (mmul_unbegun_take(unbegun, left, most))
+        if (mmul_unstarted_take_front(unstarted, left, most))
             return (struct mmul_range){left.begin, left.begin + most};
     }
 }
 
-static void assert_left(const mmul_unbegun *unbegun, int64_t begin, int64_t end) {
-    struct mmul_range left = mmul_unbegun_get(unbegun);
+static void assert_left(const mmul_unstarted *unstarted, int64_t begin, int64_t end) {
+    struct mmul_range left = mmul_unstarted_get(unstarted);
     assert_int_equal(left.begin, begin);
     assert_int_equal(left.end, end);
 }
 
 static void a_claim_fails_if_the_word_has_changed(void **state) {
     (void)state;
-    mmul_unbegun unbegun;
-    mmul_unbegun_set(&unbegun, (struct mmul_range){0, 100});
-    assert_left(&unbegun, 0, 100);
-    struct mmul_range taken = take_positions(&unbegun, 40);
+    mmul_unstarted unstarted;
+    mmul_unstarted_set(&unstarted, (struct mmul_range){0, 100});
+    assert_left(&unstarted, 0, 100);
+    struct mmul_range taken = take_positions(&unstarted, 40);
     assert_true(taken.begin == 0 && taken.end == 40);
-    struct mmul_range seen = mmul_unbegun_get(&unbegun);
-    assert_true(mmul_unbegun_claim(&unbegun, seen, 25));
-    assert_left(&unbegun, 40, 75);
-    assert_false(mmul_unbegun_claim(&unbegun, seen, 25)); // the word had changed since it was read
-    assert_false(mmul_unbegun_take(&unbegun, seen, 5));
-    assert_left(&unbegun, 40, 75);
-    seen = mmul_unbegun_get(&unbegun);
-    taken = take_positions(&unbegun, 5);
+    struct mmul_range seen = mmul_unstarted_get(&unstarted);
+    assert_true(mmul_unstarted_steal_back(&unstarted, seen, 25));
+    assert_left(&unstarted, 40, 75);
+    assert_false(
+        mmul_unstarted_steal_back(&unstarted, seen, 25)); // the word had changed since it was read
+    assert_false(mmul_unstarted_take_front(&unstarted, seen, 5));
+    assert_left(&unstarted, 40, 75);
+    seen = mmul_unstarted_get(&unstarted);
+    taken = take_positions(&unstarted, 5);
     assert_true(taken.begin == 40 && taken.end == 45);
-    assert_false(mmul_unbegun_claim(&unbegun, seen, 1)); // the owner took positions meanwhile
-    taken = take_positions(&unbegun, 1000);
+    assert_false(
+        mmul_unstarted_steal_back(&unstarted, seen, 1)); // the owner took positions meanwhile
+    taken = take_positions(&unstarted, 1000);
     assert_true(taken.begin == 45 && taken.end == 75); // all that is left
-    taken = take_positions(&unbegun, 1000);
+    taken = take_positions(&unstarted, 1000);
     assert_int_equal(taken.begin, taken.end);
-    assert_left(&unbegun, 75, 75);
+    assert_left(&unstarted, 75, 75);
 }
 
 static void positions_fill_the_word(void **state) {
     (void)state;
-    mmul_unbegun unbegun;
-    mmul_unbegun_set(&unbegun, (struct mmul_range){0, MMUL_POSITIONS_MOST});
-    struct mmul_range taken = take_positions(&unbegun, MMUL_POSITIONS_MOST - 2);
+    mmul_unstarted unstarted;
+    mmul_unstarted_set(&unstarted, (struct mmul_range){0, MMUL_POSITIONS_MOST});
+    struct mmul_range taken = take_positions(&unstarted, MMUL_POSITIONS_MOST - 2);
     assert_int_equal(taken.end, MMUL_POSITIONS_MOST - 2);
-    assert_true(mmul_unbegun_claim(&unbegun, mmul_unbegun_get(&unbegun), 1));
-    assert_left(&unbegun, MMUL_POSITIONS_MOST - 2, MMUL_POSITIONS_MOST - 1);
+    assert_true(mmul_unstarted_steal_back(&unstarted, mmul_unstarted_get(&unstarted), 1));
+    assert_left(&unstarted, MMUL_POSITIONS_MOST - 2, MMUL_POSITIONS_MOST - 1);
 }
 
 enum { POSITIONS = 1 << 20, THIEVES = 2 };
 
 struct race {
-    mmul_unbegun unbegun;
+    mmul_unstarted unstarted;
     unsigned char *begun; // by position: number of takers
     int64_t taken, claimed[THIEVES];
     _Atomic int started;
@@ -83,13 +85,13 @@ static void *claim_all(void *argument) {
     struct race *race = thief->race;
     race->started++;
     for (int64_t i = 0;; i++) {
-        struct mmul_range seen = mmul_unbegun_get(&race->unbegun);
+        struct mmul_range seen = mmul_unstarted_get(&race->unstarted);
         int64_t count = 1 + i % 3;
         if (seen.end - seen.begin < count)
             count = seen.end - seen.begin;
         if (count == 0)
             return NULL;
-        if (!mmul_unbegun_claim(&race->unbegun, seen, count))
+        if (!mmul_unstarted_steal_back(&race->unstarted, seen, count))
             continue;
         for (int64_t at = seen.end - count; at < seen.end; at++)
             race->begun[at]++;
@@ -103,7 +105,7 @@ static void concurrent_takers_get_every_position_once(void **state) {
     struct race race = {.begun = calloc(POSITIONS, 1)};
     pthread_t threads[THIEVES];
     struct thief thieves[THIEVES];
-    mmul_unbegun_set(&race.unbegun, (struct mmul_range){0, POSITIONS});
+    mmul_unstarted_set(&race.unstarted, (struct mmul_range){0, POSITIONS});
     for (int i = 0; i < THIEVES; i++) {
         thieves[i] = (struct thief){&race, i};
         assert_int_equal(pthread_create(&threads[i], NULL, claim_all, &thieves[i]), 0);
@@ -111,7 +113,7 @@ static void concurrent_takers_get_every_position_once(void **state) {
     while (race.started < THIEVES)
         ;
     for (int64_t i = 0;; i++) {
-        struct mmul_range taken = take_positions(&race.unbegun, 1 + i % 5);
+        struct mmul_range taken = take_positions(&race.unstarted, 1 + i % 5);
         if (taken.begin == taken.end)
             break;
         for (int64_t at = taken.begin; at < taken.end; at++)
@@ -144,49 +146,65 @@ static void the_level_is_the_common_end_time(void **state) {
         {{{50, 10, 1}, {50, 0, 1}, {60, 0, 1}}, 55},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_true(fabs(mmul_pace_level(cases[i].paces, 3) - cases[i].level) < 1e-9);
+        assert_true(fabs(mmul_pace_common_finish(cases[i].paces, 3) - cases[i].level) < 1e-9);
 }
 
 static void an_owner_takes_all_lines_unless_others_would_wait(void **state) {
     (void)state;
     // 1000 lines of 10 elements at 100 elements per second: 100 s
-    assert_int_equal(mmul_pace_take(100, 1, 100, (struct mmul_rest){1000, 1000, 10}), 1000);
-    assert_int_equal(mmul_pace_take(99.5, 1, 100, (struct mmul_rest){1000, 1000, 10}),
-                     1000); // not worth another call
-    assert_int_equal(mmul_pace_take(60, 1, 100, (struct mmul_rest){1000, 1000, 10}), 600);
-    assert_int_equal(mmul_pace_take(2, 1, 100, (struct mmul_rest){1000, 1000, 10}),
-                     125); // at least an eighth is taken
-    assert_int_equal(mmul_pace_take(2, 1, 100, (struct mmul_rest){70, 1000, 10}), 70);
+    assert_int_equal(
+        mmul_pace_lines_to_begin(100, 1, 100, (struct mmul_remaining_lines){1000, 1000, 10}), 1000);
+    assert_int_equal(
+        mmul_pace_lines_to_begin(99.5, 1, 100, (struct mmul_remaining_lines){1000, 1000, 10}),
+        1000); // not worth another call
+    assert_int_equal(
+        mmul_pace_lines_to_begin(60, 1, 100, (struct mmul_remaining_lines){1000, 1000, 10}), 600);
+    assert_int_equal(
+        mmul_pace_lines_to_begin(2, 1, 100, (struct mmul_remaining_lines){1000, 1000, 10}),
+        125); // at least an eighth is taken
+    assert_int_equal(
+        mmul_pace_lines_to_begin(2, 1, 100, (struct mmul_remaining_lines){70, 1000, 10}), 70);
 }
 
 static void an_owner_gives_up_lines_only_if_others_end_sooner(void **state) {
     (void)state;
-    const struct mmul_rest rest = {1000, 1000, 100}; // 10 s at a rate of 1e4
-    assert_int_equal(mmul_pace_keep(10, 0.1, 1e4, rest), 1000);
-    assert_int_equal(mmul_pace_keep(9.95, 0.1, 1e4, rest), 1000); // not worth a call
-    assert_int_equal(mmul_pace_keep(8, 0.1, 1e4, rest), 800);
-    assert_int_equal(mmul_pace_keep(8.75, 0.1, 1e4, rest), 875);
-    assert_int_equal(mmul_pace_keep(8.8, 0.1, 1e4, rest), 1000); // fewer than an eighth
-    assert_int_equal(mmul_pace_keep(0, 0.1, 1e4, rest), 0);
+    const struct mmul_remaining_lines rest = {1000, 1000, 100}; // 10 s at a rate of 1e4
+    assert_int_equal(mmul_pace_lines_to_keep(10, 0.1, 1e4, rest), 1000);
+    assert_int_equal(mmul_pace_lines_to_keep(9.95, 0.1, 1e4, rest), 1000); // not worth a call
+    assert_int_equal(mmul_pace_lines_to_keep(8, 0.1, 1e4, rest), 800);
+    assert_int_equal(mmul_pace_lines_to_keep(8.75, 0.1, 1e4, rest), 875);
+    assert_int_equal(mmul_pace_lines_to_keep(8.8, 0.1, 1e4, rest), 1000); // fewer than an eighth
+    assert_int_equal(mmul_pace_lines_to_keep(0, 0.1, 1e4, rest), 0);
     // With a tenth of the terms left, an eighth of the lines takes less time.
-    assert_int_equal(mmul_pace_keep(0.8, 0.1, 1e4, (struct mmul_rest){1000, 1000, 10}), 800);
+    assert_int_equal(
+        mmul_pace_lines_to_keep(0.8, 0.1, 1e4, (struct mmul_remaining_lines){1000, 1000, 10}), 800);
     // Lines given up earlier count; the limit may leave none.
-    assert_int_equal(mmul_pace_keep(4, 0.1, 1e4, (struct mmul_rest){500, 1000, 100}), 500);
-    assert_int_equal(mmul_pace_keep(3, 0.1, 1e4, (struct mmul_rest){500, 1000, 100}), 300);
-    assert_int_equal(mmul_pace_keep(3, 0.1, 1e4, (struct mmul_rest){0, 1000, 100}), 0);
+    assert_int_equal(
+        mmul_pace_lines_to_keep(4, 0.1, 1e4, (struct mmul_remaining_lines){500, 1000, 100}), 500);
+    assert_int_equal(
+        mmul_pace_lines_to_keep(3, 0.1, 1e4, (struct mmul_remaining_lines){500, 1000, 100}), 300);
+    assert_int_equal(
+        mmul_pace_lines_to_keep(3, 0.1, 1e4, (struct mmul_remaining_lines){0, 1000, 100}), 0);
 }
 
 static void claims_are_worth_their_call(void **state) {
     (void)state;
     const struct mmul_pace slow = {10, 9000, 100}; // done after 100 s
-    assert_int_equal(mmul_pace_claim(50, 1, 150, &slow, (struct mmul_rest){1000, 1000, 10}), 750);
-    assert_int_equal(mmul_pace_claim(50, 1, 150, &slow, (struct mmul_rest){400, 1000, 10}),
-                     400); // all lines that are left
-    assert_int_equal(mmul_pace_claim(50, 1, 1, &slow, (struct mmul_rest){1000, 1000, 10}),
-                     0); // the thief would be slower
-    assert_int_equal(mmul_pace_claim(99.5, 1, 150, &slow, (struct mmul_rest){1000, 1000, 10}),
+    assert_int_equal(
+        mmul_pace_lines_to_steal(50, 1, 150, &slow, (struct mmul_remaining_lines){1000, 1000, 10}),
+        750);
+    assert_int_equal(
+        mmul_pace_lines_to_steal(50, 1, 150, &slow, (struct mmul_remaining_lines){400, 1000, 10}),
+        400); // all lines that are left
+    assert_int_equal(
+        mmul_pace_lines_to_steal(50, 1, 1, &slow, (struct mmul_remaining_lines){1000, 1000, 10}),
+        0); // the thief would be slower
+    assert_int_equal(mmul_pace_lines_to_steal(99.5, 1, 150, &slow,
+                                              (struct mmul_remaining_lines){1000, 1000, 10}),
                      0); // saves nothing
-    assert_int_equal(mmul_pace_claim(2, 1, 150, &slow, (struct mmul_rest){1000, 1000, 10}), 125);
+    assert_int_equal(
+        mmul_pace_lines_to_steal(2, 1, 150, &slow, (struct mmul_remaining_lines){1000, 1000, 10}),
+        125);
 }
 
 // Simulates a node event by event. The plan believed all ranks to be equal. Blocks have these
@@ -198,7 +216,7 @@ struct player {
     double rate, free_at; // elements per second; time at which its current lines are done
     double begun, elements;
     double known; // recently measured rate
-    mmul_unbegun unbegun;
+    mmul_unstarted unstarted;
 };
 
 static double elements_of(int64_t begin, int64_t end) {
@@ -214,7 +232,7 @@ static double elements_of(int64_t begin, int64_t end) {
 static void estimate_paces(const struct player *players, int count, double now,
                            struct mmul_pace *paces) {
     for (int i = 0; i < count; i++) {
-        struct mmul_range left = mmul_unbegun_get(&players[i].unbegun);
+        struct mmul_range left = mmul_unstarted_get(&players[i].unstarted);
         paces[i] = (struct mmul_pace){0, elements_of(left.begin, left.end), players[i].known};
         if (players[i].free_at <= now)
             continue;
@@ -229,14 +247,14 @@ static double begin_lines(struct player *players, int count, int me, double now)
     struct mmul_pace paces[RANKS_MOST];
     struct player *own = &players[me];
     estimate_paces(players, count, now, paces);
-    double level = mmul_pace_level(paces, count), worth = 0.01 * now;
-    struct mmul_range left = mmul_unbegun_get(&own->unbegun);
+    double level = mmul_pace_common_finish(paces, count), worth = 0.01 * now;
+    struct mmul_range left = mmul_unstarted_get(&own->unstarted);
     if (left.begin < left.end) {
         int64_t part = left.begin / LINES, end = (part + 1) * LINES;
         int64_t lines = (end < left.end ? end : left.end) - left.begin;
-        lines = mmul_pace_take(level, worth, own->known,
-                               (struct mmul_rest){lines, LINES, widths[part]});
-        left = take_positions(&own->unbegun, lines);
+        lines = mmul_pace_lines_to_begin(level, worth, own->known,
+                                         (struct mmul_remaining_lines){lines, LINES, widths[part]});
+        left = take_positions(&own->unstarted, lines);
         return elements_of(left.begin, left.end);
     }
     int owner = -1;
@@ -248,12 +266,13 @@ static double begin_lines(struct player *players, int count, int me, double now)
         }
     if (owner < 0)
         return 0;
-    left = mmul_unbegun_get(&players[owner].unbegun);
+    left = mmul_unstarted_get(&players[owner].unstarted);
     int64_t part = (left.end - 1) / LINES, first = part * LINES;
     first = first > left.begin ? first : left.begin;
-    int64_t lines = mmul_pace_claim(level, worth, own->known, &paces[owner],
-                                    (struct mmul_rest){left.end - first, LINES, widths[part]});
-    assert_true(lines == 0 || mmul_unbegun_claim(&players[owner].unbegun, left, lines));
+    int64_t lines = mmul_pace_lines_to_steal(
+        level, worth, own->known, &paces[owner],
+        (struct mmul_remaining_lines){left.end - first, LINES, widths[part]});
+    assert_true(lines == 0 || mmul_unstarted_steal_back(&players[owner].unstarted, left, lines));
     return elements_of(left.end - lines, left.end);
 }
 
@@ -263,7 +282,7 @@ static double simulate(const double *rates, int count) {
     double sum = 0, now = 0, end = 0;
     for (int i = 0; i < count; i++) {
         players[i] = (struct player){.rate = rates[i], .known = 1e6};
-        mmul_unbegun_set(&players[i].unbegun, (struct mmul_range){0, PARTS * LINES});
+        mmul_unstarted_set(&players[i].unstarted, (struct mmul_range){0, PARTS * LINES});
         sum += rates[i];
     }
     const double step = 1e-3;
@@ -271,7 +290,7 @@ static double simulate(const double *rates, int count) {
         left = false;
         for (int i = 0; i < count; i++) {
             struct player *p = &players[i];
-            struct mmul_range range = mmul_unbegun_get(&p->unbegun);
+            struct mmul_range range = mmul_unstarted_get(&p->unstarted);
             left = left || range.begin < range.end || p->free_at > now;
             if (p->free_at > now)
                 continue;

@@ -32,11 +32,11 @@ static struct mmul_cluster *create(void) {
 static void a_faster_run_raises_all_rates_of_its_rank(void **state) {
     (void)state;
     struct mmul_cluster *cluster = create();
-    assert_true(mmul_rank_likely_flops(&cluster->ranks[1], MMUL_F64, 7) == 2e9);
-    assert_true(mmul_rank_likely_flops(&(struct mmul_rank_info){0}, MMUL_F64, 7) == 3.5);
+    assert_true(mmul_rank_estimate_flops(&cluster->ranks[1], MMUL_F64, 7) == 2e9);
+    assert_true(mmul_rank_estimate_flops(&(struct mmul_rank_info){0}, MMUL_F64, 7) == 3.5);
     assert_true(
-        mmul_rank_likely_flops(&(struct mmul_rank_info){.speed.double_flops = {1, 1, 1, 1, 1}},
-                               MMUL_F32, 7) == 2);
+        mmul_rank_estimate_flops(&(struct mmul_rank_info){.speed.double_flops = {1, 1, 1, 1, 1}},
+                                 MMUL_F32, 7) == 2);
     mmul_cluster_raise_speed(cluster, 1, MMUL_F32, 12e9);
     const struct mmul_speed *speed = &cluster->ranks[1].speed;
     assert_true(speed->flops[0] == 3e9 && speed->flops[1] == 6e9 && speed->flops[2] == 12e9);
@@ -110,8 +110,8 @@ static void the_mean_speed_counts_measured_ranks_only(void **state) {
     assert_true(mean.upload_bytes_per_second == 3e9 && mean.send_seconds_per_byte == 2);
     assert_int_equal(mean.unstable, 8);
     assert_string_equal(mean.date, "2026-01-31T12:00:00Z");
-    assert_true(mmul_speed_has(&mean, 1U << MMUL_F32 | 1U << MMUL_F64));
-    assert_false(mmul_speed_has(&speeds[0], 1U << MMUL_F64));
+    assert_true(mmul_speed_has_types(&mean, 1U << MMUL_F32 | 1U << MMUL_F64));
+    assert_false(mmul_speed_has_types(&speeds[0], 1U << MMUL_F64));
 }
 
 // A text truncated to its field may end within a UTF-8 character.

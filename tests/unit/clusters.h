@@ -14,7 +14,7 @@ static inline struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k) 
     struct mmul_error err;
     struct mmul_problem_operand a = {{1, 1, m, k}, MMUL_F32, "A.bin"};
     struct mmul_problem_operand b = {{1, 1, k, n}, MMUL_F32, "B.bin"};
-    assert_int_equal(mmul_problem_make(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1},
+    assert_int_equal(mmul_problem_init(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1},
                                        &problem, &err),
                      MMUL_OK);
     return problem;

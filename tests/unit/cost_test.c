@@ -20,7 +20,7 @@ static struct mmul_problem make_stack(int64_t m, int64_t n, int64_t k, struct st
     struct mmul_error err;
     struct mmul_problem_operand a = {{1, stack.batch_a, m, k}, MMUL_F32, "A.bin"};
     struct mmul_problem_operand b = {{1, stack.batch_b, k, n}, MMUL_F32, "B.bin"};
-    assert_int_equal(mmul_problem_make(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1},
+    assert_int_equal(mmul_problem_init(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1},
                                        &problem, &err),
                      MMUL_OK);
     return problem;
@@ -30,7 +30,7 @@ static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k) {
     return make_stack(m, n, k, (struct stack){1, 1});
 }
 
-static bool near(double x, double y, double share) {
+static bool ranks_of_nodes(double x, double y, double share) {
     return fabs(x - y) <= share * fabs(y);
 }
 
@@ -121,7 +121,7 @@ static void test_a_pass_costs_the_sum_of_its_parts(void **state) {
             seconds += cases[i].file_ranks * piece / panels / 1e9;
         seconds +=
             cases[i].maps & MMUL_MAPS_C ? 0.35e-9 * block : cases[i].file_ranks * block / 1e9;
-        assert_true(near(mmul_pass_seconds(&cost, x), seconds, 1e-6));
+        assert_true(ranks_of_nodes(mmul_pass_seconds(&cost, x), seconds, 1e-6));
     }
 }
 
@@ -139,8 +139,8 @@ static void test_a_unit_of_a_stack_costs_panels_of_its_matrix_only(void **state)
         double per_matrix = steps > 32 ? steps / 32 : 1, c = 4.0 * 32000 * 512;
         double all =
             steps * 150e-6 + 2.0 * 32000 * 512 * 2000 / 1e12 + (a * per_matrix + b + c) / 4e9;
-        assert_true(near(steps * mmul_pass_seconds(&cost, 32000), all, 0.01));
-        assert_true(near(steps * mmul_pass_seconds(&cost, 16000), all / 2, 0.01));
+        assert_true(ranks_of_nodes(steps * mmul_pass_seconds(&cost, 32000), all, 0.01));
+        assert_true(ranks_of_nodes(steps * mmul_pass_seconds(&cost, 16000), all / 2, 0.01));
     }
 }
 
@@ -189,11 +189,12 @@ static void test_the_chain_goes_by_speed_class_and_neighbours(void **state) {
     mmul_cost_set(cost, NULL, &cut);
     for (int i = 0; i < 6; i++)
         assert_int_equal(cost->nodes[i].chain_place, places[i]);
-    assert_true(near(cost->nodes[4].first, panel * 1e-10 + 1e-5, 1e-9));
-    assert_true(near(cost->nodes[2].first, packet * 1e-10 + panel * 1e-9 + 2e-5, 1e-9));
-    assert_true(near(cost->nodes[3].first, packet * (1e-10 + 0.25e-9) + panel * 1e-9 + 3e-5, 1e-9));
-    assert_true(near(cost->nodes[3].gap, panel * 1e-9, 1e-9)); // not its own hop's gap
-    assert_true(near(cost->nodes[1].gap, panel * 1e-8, 1e-9));
+    assert_true(ranks_of_nodes(cost->nodes[4].first, panel * 1e-10 + 1e-5, 1e-9));
+    assert_true(ranks_of_nodes(cost->nodes[2].first, packet * 1e-10 + panel * 1e-9 + 2e-5, 1e-9));
+    assert_true(ranks_of_nodes(cost->nodes[3].first,
+                               packet * (1e-10 + 0.25e-9) + panel * 1e-9 + 3e-5, 1e-9));
+    assert_true(ranks_of_nodes(cost->nodes[3].gap, panel * 1e-9, 1e-9)); // not its own hop's gap
+    assert_true(ranks_of_nodes(cost->nodes[1].gap, panel * 1e-8, 1e-9));
     assert_true(!cost->nodes[5].takes_panels && cost->nodes[5].takes_pieces);
     const bool in[] = {true, true, false, true, true, true};
     mmul_cost_set(cost, in, &cut);
@@ -216,16 +217,17 @@ static void test_rounds_repeat_panels_that_do_not_stay(void **state) {
     double whole = 4.0 * 4096 * 4096, unit = 4.0 * 4096, gap = whole / 8 / 1e9;
     cut.rounds = 4;
     for (int stays = 0; stays <= 1; stays++) {
-        double sendings = stays ? 8 : 32;
+        double panel_sends = stays ? 8 : 32;
         cut.whole_stays = stays;
         mmul_cost_set(cost, NULL, &cut);
         mmul_cost_evaluate(cost, units);
         struct mmul_cost_arrival at =
             mmul_cost_arrival(cost, 1, mmul_cost_links(cost, 2000 * cost->nodes[1].link));
-        assert_true(near(at.first, 2000 * unit / 4 / 1e9 + gap + 1e-5, 1e-6));
-        assert_true(near(at.last, 2000 * unit / 1e9 + sendings * gap + 1e-5, 1e-6));
-        assert_true(near(cost->root_out_bytes, sendings / 8 * whole + 2000 * unit, 1e-9));
-        assert_true(near(cost->root_in_bytes, 2000 * unit, 1e-9));
+        assert_true(ranks_of_nodes(at.first, 2000 * unit / 4 / 1e9 + gap + 1e-5, 1e-6));
+        assert_true(ranks_of_nodes(at.last, 2000 * unit / 1e9 + panel_sends * gap + 1e-5, 1e-6));
+        assert_true(
+            ranks_of_nodes(cost->root_out_bytes, panel_sends / 8 * whole + 2000 * unit, 1e-9));
+        assert_true(ranks_of_nodes(cost->root_in_bytes, 2000 * unit, 1e-9));
     }
     mmul_cost_destroy(cost);
     mmul_cluster_destroy(cluster);
@@ -245,9 +247,9 @@ static void test_a_stack_arrives_in_order(void **state) {
     assert_true(mmul_balance(cost, 12000, NULL, units) > 0);
     double before = 0;
     for (int rank = 0; rank < 3; rank++) {
-        assert_true(near(cost->ranks[rank].from * 12000, before, 1e-3) || rank == 0);
+        assert_true(ranks_of_nodes(cost->ranks[rank].from * 12000, before, 1e-3) || rank == 0);
         before += units[rank];
-        assert_true(near(cost->ranks[rank].to * 12000, before, 1e-3));
+        assert_true(ranks_of_nodes(cost->ranks[rank].to * 12000, before, 1e-3));
     }
     struct mmul_cost_links none = {0};
     assert_true(mmul_cost_arrival(cost, 1, none).first > cost->nodes[1].first);

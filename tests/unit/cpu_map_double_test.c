@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "exec/setup/pipeline.h"
+#include "exec/threads/compute_thread.h"
 
 enum { COUNT = 4001 };
 
@@ -106,7 +106,7 @@ static void make_row(enum mmul_operation_kind kind, double *x, int64_t count, do
                                  .operands = {row, gradient},
                                  .operand_count = mmul_operation_row(kind)->most,
                                  .result = {buffers[2], 0, count},
-                                 .parallel = {1, mmul_pipeline_share}};
+                                 .parallel = {1, mmul_helper_threads_run}};
     assert_int_equal(mmul_device_map(cpu, &map, &err), MMUL_OK);
     for (int i = 0; i < 3; i++)
         mmul_device_buffer_destroy(cpu, buffers[i]);

@@ -208,7 +208,7 @@ static void test_a_quotient_is_not_rounded_up_to_a_whole_number(void **state) {
         const float x = i % 4 < 2 ? multiple : nextafterf(multiple, i % 4 == 2 ? -9e9f : 9e9f);
         if (mmul_is_long_divisionf(x, y))
             continue;
-        const struct mmul_divided found = mmul_dividef(x, y);
+        const struct mmul_quotient found = mmul_dividef(x, y);
         double left = fmod((double)x, (double)y), quotient = ((double)x - left) / (double)y;
         if (left != 0 && (left < 0) != (y < 0)) {
             left += (double)y;

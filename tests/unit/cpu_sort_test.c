@@ -23,8 +23,8 @@ static bool is_before(const float *x, int64_t i, int64_t j, bool descending) {
 }
 
 static void compare(const float *x, int64_t n, bool descending) {
-    struct mmul_cpu_place room[2 * LONGEST];
-    struct mmul_cpu_sorting how = {descending, false, room};
+    struct mmul_cpu_sort_entry room[2 * LONGEST];
+    struct mmul_cpu_sort_options how = {descending, false, room};
     float elements[LONGEST], columns[LONGEST];
     mmul_cpu_sort(&how, x, n, elements);
     how.wants_columns = true;

@@ -40,9 +40,9 @@ static void compare(const float *x, int64_t n, int64_t k) {
         taken[next] = true;
         assert_int_equal((int64_t)found[k + i], next);
         assert_true(found[i] == x[next] || (isnan(found[i]) && isnan(x[next])));
-        assert_true(i > 0 || mmul_cpu_extreme(x, n, false) == next);
+        assert_true(i > 0 || mmul_cpu_find_extreme(x, n, false) == next);
     }
-    assert_int_equal(mmul_cpu_extreme(x, n, true), find_smallest(x, n));
+    assert_int_equal(mmul_cpu_find_extreme(x, n, true), find_smallest(x, n));
 }
 
 static float element(int kind, uint32_t random, int64_t j) {

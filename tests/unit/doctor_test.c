@@ -11,9 +11,9 @@
 
 #include <errno.h>
 
-#include "doctor/facts.h"
+#include "doctor/findings.h"
 #include "doctor/hostfile.h"
-#include "doctor/judge.h"
+#include "doctor/machine_info.h"
 #include "doctor/settings.h"
 #include "folder.h"
 
@@ -52,19 +52,19 @@ static void test_hostfiles_are_parsed(void **state) {
     assert_int_equal(load_hostfile(text, &hostfile, &err), MMUL_OK);
     assert_int_equal(hostfile.count, 5);
     assert_true(hostfile.has_mark);
-    assert_int_equal(hostfile.carriage_line, 4);
-    assert_int_equal(hostfile.open_comment, 7);
+    assert_int_equal(hostfile.carriage_return_line, 4);
+    assert_int_equal(hostfile.unterminated_comment_line, 7);
     for (int h = 0; h < hostfile.count; h++) {
         assert_string_equal(hostfile.hosts[h].name, expected[h].name);
         assert_int_equal(hostfile.hosts[h].slots, expected[h].slots);
         assert_int_equal(hostfile.hosts[h].line, expected[h].line);
-        assert_string_equal(hostfile.hosts[h].low_maximum, expected[h].low_maximum);
+        assert_string_equal(hostfile.hosts[h].maximum_below_slots, expected[h].maximum_below_slots);
     }
     mmul_hostfile_fini(&hostfile);
     assert_int_equal(load_hostfile("node1 # good\n", &hostfile, &err), MMUL_OK);
     assert_false(hostfile.has_mark);
-    assert_int_equal(hostfile.carriage_line, 0);
-    assert_int_equal(hostfile.open_comment, 0);
+    assert_int_equal(hostfile.carriage_return_line, 0);
+    assert_int_equal(hostfile.unterminated_comment_line, 0);
     mmul_hostfile_fini(&hostfile);
     assert_int_equal(mmul_live_bytes(), 0);
 }
@@ -82,8 +82,8 @@ static void test_hosts_are_named_without_their_domain(void **state) {
         struct mmul_host host = {.slots = 0};
         char called[MMUL_HOST_LENGTH];
         strcpy(host.name, cases[c].name);
-        assert_string_equal(mmul_host_called(&host, false, called), cases[c].called);
-        assert_string_equal(mmul_host_called(&host, true, called), cases[c].name);
+        assert_string_equal(mmul_host_mpirun_name(&host, false, called), cases[c].called);
+        assert_string_equal(mmul_host_mpirun_name(&host, true, called), cases[c].name);
     }
 }
 
@@ -183,7 +183,7 @@ static void test_include_and_exclude_select_interfaces(void **state) {
         struct mmul_settings settings = {.agent = ""};
         strcpy(settings.include, cases[c].include);
         strcpy(settings.exclude, cases[c].exclude);
-        if (mmul_settings_allow(&settings, &address) != cases[c].allowed)
+        if (mmul_settings_allow_address(&settings, &address) != cases[c].allowed)
             fail_msg("include '%s' exclude '%s'", cases[c].include, cases[c].exclude);
     }
     assert_false(mmul_address_parse("10.1.2", 24, &address));
@@ -218,23 +218,23 @@ static json_t *judge_second(const char *changes, int slots, double clock,
         {.name = "first", .place = -1, .facts = facts_with("{}")},
         {.name = "node", .place = 0, .line = 7, .slots = slots, .clock_difference_seconds = clock},
     };
-    struct mmul_visit visit = {.machines = machines, .machine_count = 2};
+    struct mmul_survey visit = {.machines = machines, .machine_count = 2};
     struct mmul_settings settings = {.keepalive = "5"};
     struct mmul_host host = {.name = "node", .slots = slots, .line = 7, .machine = 1};
     const struct mmul_hostfile lines = {.hosts = &host, .count = 1};
-    struct mmul_judgement judgement = {.visit = &visit,
-                                       .settings = &settings,
-                                       .hostfile = "hosts",
-                                       .lines = &lines,
-                                       .limit_seconds = 5,
-                                       .findings = json_array()};
+    struct mmul_findings judgement = {.visit = &visit,
+                                      .settings = &settings,
+                                      .hostfile = "hosts",
+                                      .lines = &lines,
+                                      .limit_seconds = 5,
+                                      .findings = json_array()};
     strcpy(visit.agent.shown, "ssh");
     visit.agent.count = 1;
     if (said != NULL)
         machines[1] = *said;
     else
         machines[1].facts = facts_with(changes);
-    mmul_judge_machine(&judgement, &machines[1]);
+    mmul_findings_derive_machine(&judgement, &machines[1]);
     json_decref(machines[0].facts);
     json_decref(machines[1].facts);
     return judgement.findings;
@@ -244,9 +244,9 @@ static void expect_one(json_t *findings, const char *what, const char *fix) {
     if (json_array_size(findings) != 1)
         fail_msg("expected one finding, '%s', found %zu", what, json_array_size(findings));
     const json_t *finding = json_array_get(findings, 0);
-    assert_string_equal(mmul_facts_text(finding, "machine"), "node");
-    assert_string_equal(mmul_facts_text(finding, "what"), what);
-    assert_string_equal(mmul_facts_text(finding, "fix"), fix);
+    assert_string_equal(mmul_machine_info_text(finding, "machine"), "node");
+    assert_string_equal(mmul_machine_info_text(finding, "what"), what);
+    assert_string_equal(mmul_machine_info_text(finding, "fix"), fix);
     json_decref(findings);
 }
 
@@ -345,7 +345,7 @@ static void test_errors_of_ssh_give_a_remedy(void **state) {
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct mmul_machine said = {
-            .name = "node", .end = MMUL_VISIT_ENDED, .detail = cases[c].detail};
+            .name = "node", .end = MMUL_SURVEY_ENDED, .detail = cases[c].detail};
         char what[400];
         strcpy(said.words, cases[c].words);
         snprintf(what, sizeof what, "cannot be reached: 'ssh node' ended with code %d: %s",
@@ -385,8 +385,8 @@ static void test_the_verdict_of_mpirun_is_recognised(void **state) {
         {"", MMUL_MPIRUN_REFUSES, ""},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        struct mmul_mpirun_answer answer = {.words = "old"};
-        mmul_mpirun_read(cases[c].said, &answer);
+        struct mmul_mpirun_result answer = {.words = "old"};
+        mmul_mpirun_parse_output(cases[c].said, &answer);
         assert_int_equal(answer.verdict, cases[c].verdict);
         if (cases[c].words != NULL)
             assert_string_equal(answer.words, cases[c].words);
@@ -396,10 +396,10 @@ static void test_the_verdict_of_mpirun_is_recognised(void **state) {
 // Returns findings about lines of a hostfile; each digit gives the machine of one line.
 static json_t *judge_lines(const char *text, const char *digits, enum mmul_mpirun_verdict verdict) {
     struct mmul_machine machines[4] = {{.name = "here", .place = -1}};
-    struct mmul_visit visit = {.machines = machines, .machine_count = 4};
+    struct mmul_survey visit = {.machines = machines, .machine_count = 4};
     struct mmul_hostfile lines;
     struct mmul_error err = {0};
-    const struct mmul_mpirun_answer mpirun = {.verdict = verdict, .words = "no"};
+    const struct mmul_mpirun_result mpirun = {.verdict = verdict, .words = "no"};
     assert_int_equal(load_hostfile(text, &lines, &err), MMUL_OK);
     assert_int_equal(strlen(digits), lines.count);
     for (int h = lines.count - 1; h >= 0; h--) {
@@ -410,12 +410,12 @@ static json_t *judge_lines(const char *text, const char *digits, enum mmul_mpiru
         machine->slots += lines.hosts[h].slots;
     }
     visit.agent.count = 1;
-    struct mmul_judgement judgement = {.visit = &visit,
-                                       .hostfile = "F",
-                                       .lines = &lines,
-                                       .mpirun = &mpirun,
-                                       .findings = json_array()};
-    mmul_judge_hostfile(&judgement);
+    struct mmul_findings judgement = {.visit = &visit,
+                                      .hostfile = "F",
+                                      .lines = &lines,
+                                      .mpirun = &mpirun,
+                                      .findings = json_array()};
+    mmul_findings_derive_hostfile(&judgement);
     mmul_hostfile_fini(&lines);
     return judgement.findings;
 }
@@ -457,8 +457,8 @@ static void test_hostfile_lines_refused_by_mpirun_are_findings(void **state) {
         json_t *found = judge_lines(cases[c].text, cases[c].digits, MMUL_MPIRUN_REFUSES);
         assert_int_equal(json_array_size(found), 1);
         const json_t *finding = json_array_get(found, 0);
-        assert_string_equal(mmul_facts_text(finding, "what"), cases[c].what);
-        assert_string_equal(mmul_facts_text(finding, "fix"), cases[c].fix);
+        assert_string_equal(mmul_machine_info_text(finding, "what"), cases[c].what);
+        assert_string_equal(mmul_machine_info_text(finding, "fix"), cases[c].fix);
         json_decref(found);
         // Another Open MPI may accept lines that 4.1 refuses.
         found = judge_lines(cases[c].text, cases[c].digits, MMUL_MPIRUN_ACCEPTS);
@@ -473,9 +473,9 @@ static void test_hostfile_lines_refused_by_mpirun_are_findings(void **state) {
 struct two {
     struct mmul_machine machines[2];
     struct mmul_connection links[4];
-    struct mmul_visit visit;
+    struct mmul_survey visit;
     struct mmul_settings settings;
-    struct mmul_judgement judgement;
+    struct mmul_findings judgement;
 };
 
 static void two_init(struct two *two, const char *firewall) {
@@ -504,20 +504,20 @@ static void two_init(struct two *two, const char *firewall) {
         }
         two->machines[m].facts = facts;
     }
-    two->visit = (struct mmul_visit){
+    two->visit = (struct mmul_survey){
         .machines = two->machines, .machine_count = 2, .links = two->links, .link_count = 4};
     strcpy(two->visit.agent.shown, "ssh");
-    two->judgement = (struct mmul_judgement){
+    two->judgement = (struct mmul_findings){
         .visit = &two->visit, .settings = &two->settings, .findings = json_array()};
 }
 
 static void expect_network(struct two *two, const char *what, const char *fix) {
-    mmul_judge_network(&two->judgement);
+    mmul_findings_derive_network(&two->judgement);
     assert_int_equal(json_array_size(two->judgement.findings), what != NULL);
     const json_t *finding = json_array_get(two->judgement.findings, 0);
     if (what != NULL) {
-        assert_string_equal(mmul_facts_text(finding, "what"), what);
-        assert_string_equal(mmul_facts_text(finding, "fix"), fix);
+        assert_string_equal(mmul_machine_info_text(finding, "what"), what);
+        assert_string_equal(mmul_machine_info_text(finding, "fix"), fix);
     }
     json_decref(two->judgement.findings);
     json_decref(two->machines[0].facts);

@@ -13,7 +13,7 @@
 
 enum { HEADER = 20, BLOCKS = 64, BLOCK_BYTES = 4096, SMALL = HEADER + BLOCKS * BLOCK_BYTES };
 
-static const struct mmul_file_part elements = {HEADER, INT64_MAX}; // to the end of the file
+static const struct mmul_file_range elements = {HEADER, INT64_MAX}; // to the end of the file
 
 static const int64_t large = HEADER + (int64_t)BLOCKS * 10 * BLOCK_BYTES + 7;
 
@@ -30,7 +30,7 @@ static struct mmul_fingerprint take_fingerprint(const char *path, uint64_t seed)
     struct mmul_error err = {.text = ""};
     int fd = open(path, O_RDONLY);
     assert_true(fd >= 0);
-    assert_int_equal(mmul_fingerprint_take(fd, path, elements, seed, &taken, &err), MMUL_OK);
+    assert_int_equal(mmul_fingerprint_compute(fd, path, elements, seed, &taken, &err), MMUL_OK);
     close(fd);
     return taken;
 }

@@ -123,13 +123,13 @@ static void measurements_give_their_message_and_remedy(void **state) {
         c.other_flops = measured[i].other_flops;
         strcpy(c.other, measured[i].other);
         strcpy(c.other_setting, measured[i].other_setting);
-        assert_int_equal(mmul_kernels_are_doubtful(&c), measured[i].doubtful);
+        assert_int_equal(mmul_kernels_need_measurement(&c), measured[i].doubtful);
         assert_int_equal(mmul_kernels_are_narrow(&c), measured[i].narrow);
-        assert_int_equal(mmul_kernels_lose(&c), measured[i].lose);
+        assert_int_equal(mmul_kernels_are_slower(&c), measured[i].lose);
         assert_int_equal(mmul_kernels_are_unmeasured(&c),
                          strstr(measured[i].text, " not be measured") != NULL);
         assert_string_equal(mmul_kernels_describe(&c, text), measured[i].text);
-        assert_string_equal(mmul_kernels_mend(&c, fix), measured[i].fix);
+        assert_string_equal(mmul_kernels_fix_command(&c, fix), measured[i].fix);
     }
 }
 
@@ -154,8 +154,8 @@ static void a_device_is_named_with_its_kernels(void **state) {
         char name[192], key[128];
         strcpy(info.kernels, cases[i].kernels);
         strcpy(info.kernels_setting, cases[i].setting);
-        strcpy(info.kernels_lack, cases[i].lack);
-        assert_string_equal(mmul_kernels_name(&info, name), cases[i].name);
+        strcpy(info.kernels_unused_vectors, cases[i].lack);
+        assert_string_equal(mmul_kernels_format(&info, name), cases[i].name);
         assert_string_equal(mmul_kernels_key(&info, key), cases[i].key);
     }
 }

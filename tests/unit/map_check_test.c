@@ -140,7 +140,7 @@ static int64_t count_wrong(const struct mmul_host_map *host, struct mmul_device 
                            uint64_t seed, int64_t *looked_at) {
     struct mmul_error err;
     int64_t wrong = -1;
-    assert_int_equal(mmul_host_map_check(host, judge, seed, &wrong, looked_at, &err), MMUL_OK);
+    assert_int_equal(mmul_map_check_sample(host, judge, seed, &wrong, looked_at, &err), MMUL_OK);
     return wrong;
 }
 

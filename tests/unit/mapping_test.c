@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "folder.h"
-#include "io/mapping.h"
+#include "io/file_mapping.h"
 #include "io/output_file.h"
 #include "model/matrix.h"
 
@@ -147,7 +147,7 @@ static void placeholders_of_outputs_have_no_mapping(void **state) {
     struct mmul_output *output = NULL;
     struct mmul_extent extent = {0};
     assert_int_equal(mmul_output_borrow(NULL, shape, MMUL_F32, &output, &err), MMUL_OK);
-    assert_true(mmul_output_is_expected(output));
+    assert_true(mmul_output_is_planned(output));
     assert_false(mmul_output_extent(output, MMUL_F32, &extent));
     assert_int_equal(
         mmul_output_write_float(output, mmul_region_whole(shape, 0), 2, 3, &element, &err),
@@ -214,7 +214,7 @@ static void an_input_written_to_meanwhile_is_an_error(void **state) {
     file_store(folder_path(&folder, "file"), "0123", 4);
     int fd = open(folder.file, O_RDONLY);
     struct mmul_mapped_file file = {
-        .name = "A.bin", .fd = fd, .end = 4, .stored_ns = mmul_file_stored_ns(fd)};
+        .name = "A.bin", .fd = fd, .end = 4, .modified_ns = mmul_file_modified_ns(fd)};
     assert_int_equal(mmul_mapped_check_same(&file, &err), MMUL_OK);
     assert_failure(mmul_mapped_check(&file, true, &err), MMUL_ERR_NO_INPUT, err, "cannot read");
     assert_int_equal(futimens(fd, later), 0);
@@ -260,7 +260,7 @@ static void a_changed_file_gives_its_error(void **state) {
         const struct mmul_mapped_file file = {.name = "A.bin",
                                               .fd = cases[c].has_fd ? fd : -1,
                                               .end = 80,
-                                              .stored_ns = mmul_file_stored_ns(fd),
+                                              .modified_ns = mmul_file_modified_ns(fd),
                                               .is_output = cases[c].is_output};
         enum mmul_status status = mmul_mapped_check(&file, cases[c].has_failed, &err);
         if (cases[c].status == MMUL_OK)

@@ -65,8 +65,8 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     const struct mmul_operand operands[] = {args->a, args->b, args->c};
     r->dtype = args->dtype;
     for (int i = 0; i < 3; i++)
-        assert_true(mmul_dtype_real(args->dtype, mmul_host_address(operands[i]),
-                                    args->m * args->m - 1) != 0);
+        assert_true(mmul_dtype_get_real(args->dtype, mmul_host_floats(operands[i]),
+                                        args->m * args->m - 1) != 0);
     bool is_slow = r->slow_gemms > 0 && point == r->slow_point;
     r->slow_gemms -= is_slow;
     work_for(is_slow ? r->slow_factor * r->nap_seconds : r->nap_seconds);
@@ -266,7 +266,7 @@ static void float64_is_measured_beside_float32(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
     // Known transfer speeds are not measured again.
     const struct mmul_measure_request keeping = {
-        .dtype = MMUL_F64, .memory_bytes = GIB, .keeps_transfers = true};
+        .dtype = MMUL_F64, .memory_bytes = GIB, .has_transfers = true};
     r.downloads = 0;
     speed.upload_bytes_per_second = 17;
     speed.unstable |= MMUL_UNSTABLE_TRANSFERS;

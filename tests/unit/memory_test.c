@@ -18,7 +18,8 @@ static void several_allocations_succeed_together(void **state) {
     double *numbers = NULL;
     int *places = NULL;
     assert_int_equal(
-        MMUL_ALLOCATE_ALL("things", &err, MMUL_WANT(numbers, 100), MMUL_WANT(places, 3)), MMUL_OK);
+        MMUL_ALLOCATE_ALL("things", &err, MMUL_ARRAY(numbers, 100), MMUL_ARRAY(places, 3)),
+        MMUL_OK);
     for (int i = 0; i < 100; i++)
         assert_true(numbers[i] == 0);
     assert_true(places[0] == 0 && places[2] == 0);
@@ -31,8 +32,8 @@ static void a_failed_allocation_frees_the_others(void **state) {
     struct mmul_error err = {.status = MMUL_OK};
     double *numbers = NULL, *huge = (double *)&err;
     int *places = (int *)&err;
-    assert_int_equal(MMUL_ALLOCATE_ALL("things", &err, MMUL_WANT(numbers, 100),
-                                       MMUL_WANT(huge, INT64_MAX), MMUL_WANT(places, 3)),
+    assert_int_equal(MMUL_ALLOCATE_ALL("things", &err, MMUL_ARRAY(numbers, 100),
+                                       MMUL_ARRAY(huge, INT64_MAX), MMUL_ARRAY(places, 3)),
                      MMUL_ERR_SYSTEM);
     assert_non_null(numbers);
     assert_null(huge);

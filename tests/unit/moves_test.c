@@ -93,7 +93,7 @@ static int64_t element_at(struct mmul_shape s, int64_t matrix, int64_t i, int64_
 static int64_t find_position(const struct mmul_placement *p, struct mmul_shape s, int rank,
                              int64_t element) {
     if (p->kind == MMUL_PLACE_REPLICATE) { // the holder is a node
-        if (!mmul_placement_is_on(p, rank))
+        if (!mmul_placement_covers_node(p, rank))
             return -1;
         rank = -1;
     }
@@ -178,7 +178,7 @@ static bool node_has(const struct world *w, const struct mmul_placement *p, int 
     if (p->kind == MMUL_PLACE_FILE)
         return node == w->machine->rank_node[0];
     if (mmul_placement_is_whole(p->kind))
-        return mmul_placement_is_on(p, node);
+        return mmul_placement_covers_node(p, node);
     for (int r = 0; r < w->machine->size; r++)
         if (w->machine->rank_node[r] == node && find_position(p, w->move.shape, r, e) >= 0)
             return true;
@@ -273,15 +273,15 @@ static void every_pair_of_placements_is_moved(void **state) {
 }
 
 // A group of some of the ranks.
-struct team {
+struct rank_group {
     struct machine machine; // the other ranks have weight 0
-    bool ranks[RANKS], near[RANKS], nodes[RANKS];
+    bool ranks[RANKS], ranks_of_nodes[RANKS], nodes[RANKS];
     struct mmul_holders holders;
 };
 
-static void make_group(const struct machine *m, unsigned bits, struct team *t) {
-    *t = (struct team){.machine = *m};
-    t->holders = (struct mmul_holders){t->ranks, t->near, t->nodes, -1, 0, m->size};
+static void make_group(const struct machine *m, unsigned bits, struct rank_group *t) {
+    *t = (struct rank_group){.machine = *m};
+    t->holders = (struct mmul_holders){t->ranks, t->ranks_of_nodes, t->nodes, -1, 0, m->size};
     for (int r = 0; r < m->size; r++) {
         t->ranks[r] = bits >> r & 1;
         t->machine.weights[r] = t->ranks[r] ? 1 + r % 3 : 0;
@@ -291,7 +291,7 @@ static void make_group(const struct machine *m, unsigned bits, struct team *t) {
             t->holders.first = r;
     }
     for (int r = 0; r < m->size; r++)
-        t->near[r] = t->nodes[m->rank_node[r]];
+        t->ranks_of_nodes[r] = t->nodes[m->rank_node[r]];
 }
 
 static void move_between_groups(const struct machine *m, unsigned from_bits, unsigned to_bits) {
@@ -299,7 +299,7 @@ static void move_between_groups(const struct machine *m, unsigned from_bits, uns
                                                      MMUL_PLACE_COLS, MMUL_PLACE_REPLICATE};
     enum { COUNT = sizeof kinds / sizeof *kinds, MOST = 5 };
     const struct mmul_shape shape = {1, 2, 3, 11};
-    struct team from, to;
+    struct rank_group from, to;
     struct offsets a, b;
     make_group(m, from_bits, &from);
     make_group(m, to_bits, &to);

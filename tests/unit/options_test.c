@@ -33,7 +33,7 @@ static void an_older_struct_gets_defaults_for_later_fields(void **state) {
     } caller = {{sizeof(struct first_version), 7, 8}, {9, 9}};
     struct second_version mine;
     struct mmul_error err = {0};
-    assert_int_equal(MMUL_OPTIONS_TAKE(second_version, &caller, &mine, &err), MMUL_OK);
+    assert_int_equal(MMUL_OPTIONS_COPY(second_version, &caller, &mine, &err), MMUL_OK);
     assert_int_equal(mine.count, 7);
     assert_int_equal(mine.more, 8);
     assert_true(mine.factor == 0);
@@ -47,7 +47,7 @@ static void a_current_struct_is_read_with_or_without_its_size(void **state) {
         const struct second_version caller = {sized ? sizeof caller : 0, 1, 2, 3, "four"};
         struct second_version mine;
         struct mmul_error err = {0};
-        assert_int_equal(MMUL_OPTIONS_TAKE(second_version, &caller, &mine, &err), MMUL_OK);
+        assert_int_equal(MMUL_OPTIONS_COPY(second_version, &caller, &mine, &err), MMUL_OK);
         assert_true(mine.count == 1 && mine.more == 2 && mine.factor == 3);
         assert_string_equal(mine.name, "four");
         assert_int_equal(mine.struct_bytes, sizeof mine);
@@ -69,7 +69,7 @@ static void impossible_sizes_are_refused(void **state) {
         const struct second_version caller = {cases[i].bytes, 1, 2, 3, "four"};
         struct first_version mine = {1, 1, 1};
         struct mmul_error err = {0};
-        assert_int_equal(MMUL_OPTIONS_TAKE(first_version, &caller, &mine, &err), MMUL_ERR_USAGE);
+        assert_int_equal(MMUL_OPTIONS_COPY(first_version, &caller, &mine, &err), MMUL_ERR_USAGE);
         assert_string_equal(err.text, cases[i].text);
         assert_string_equal(err.hint, cases[i].hint);
         assert_true(mine.struct_bytes == 0 && mine.count == 0 && mine.more == 0);

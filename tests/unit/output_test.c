@@ -188,7 +188,7 @@ static pid_t hold_temporary_file(const char *part, double seconds) {
         int fd = open(part, O_WRONLY | O_CREAT, 0600);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0 || write(ready[1], "", 1) != 1)
             _exit(1);
-        mmul_clock_nap(seconds);
+        mmul_clock_sleep(seconds);
         _exit(0);
     }
     assert_int_equal(read(ready[0], &word, 1), 1);

@@ -73,7 +73,7 @@ static void test_shapes_fit_or_say_why(void **state) {
         const struct fit_case *c = &fits[i];
         struct mmul_problem p;
         struct mmul_error err;
-        enum mmul_status status = mmul_problem_make(
+        enum mmul_status status = mmul_problem_init(
             &(struct mmul_problem_request){
                 .a = (struct mmul_problem_operand){c->a, MMUL_F32, "A.bin"},
                 .b = (struct mmul_problem_operand){c->b, MMUL_F32, "B.bin"},
@@ -107,7 +107,7 @@ static void test_result_dtype_is_the_common_half_type(void **state) {
         struct mmul_problem p;
         struct mmul_error err;
         assert_int_equal(
-            mmul_problem_make(
+            mmul_problem_init(
                 &(struct mmul_problem_request){.a = operand(1, 1, 2, 3, cases[i].a, "A"),
                                                .b = operand(1, 1, 3, 4, cases[i].b, "B"),
                                                .alpha = 1},
@@ -126,18 +126,18 @@ static void test_c_in_must_have_the_shape_of_c(void **state) {
     struct mmul_problem_operand wrong = operand(1, 1, 4, 2, MMUL_F32, "C.bin");
     struct mmul_problem_operand right = operand(1, 1, 2, 4, MMUL_F32, "C.bin");
     assert_int_equal(
-        mmul_problem_make(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1, .beta = 2}, &p,
+        mmul_problem_init(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1, .beta = 2}, &p,
                           &err),
         MMUL_ERR_USAGE);
     assert_string_equal(err.text, "beta is 2 but there is no C to add");
     assert_int_equal(
-        mmul_problem_make(
+        mmul_problem_init(
             &(struct mmul_problem_request){.a = a, .b = b, .c_in = &wrong, .alpha = 1, .beta = 2},
             &p, &err),
         MMUL_ERR_DATA);
     assert_string_equal(err.text, "cannot add 'C.bin' (4 x 2) to a result of 2 x 4: shapes differ");
     assert_int_equal(
-        mmul_problem_make(
+        mmul_problem_init(
             &(struct mmul_problem_request){.a = a, .b = b, .c_in = &right, .alpha = 1, .beta = 2},
             &p, &err),
         MMUL_OK);
@@ -149,7 +149,7 @@ static void test_stretches_cover_a_part(void **state) {
     struct mmul_problem p;
     struct mmul_error err;
     assert_int_equal(
-        mmul_problem_make(&(struct mmul_problem_request){.a = operand(2, 3, 5, 4, MMUL_F32, "A"),
+        mmul_problem_init(&(struct mmul_problem_request){.a = operand(2, 3, 5, 4, MMUL_F32, "A"),
                                                          .b = operand(1, 3, 4, 7, MMUL_F32, "B"),
                                                          .alpha = 1},
                           &p, &err),
@@ -159,9 +159,9 @@ static void test_stretches_cover_a_part(void **state) {
         assert_int_equal(mmul_problem_total(&p, axis), total);
         for (int64_t begin = 0; begin <= total; begin++)
             for (int64_t end = begin; end <= total; end++) {
-                int64_t count = mmul_stretch_count(&p, axis, begin, end), unit = begin;
+                int64_t count = mmul_matrix_range_count(&p, axis, begin, end), unit = begin;
                 for (int64_t i = 0; i < count; i++) {
-                    struct mmul_stretch s = mmul_stretch_at(&p, axis, begin, end, i);
+                    struct mmul_matrix_range s = mmul_matrix_range_at(&p, axis, begin, end, i);
                     assert_true(s.begin < s.end && s.end <= units);
                     assert_int_equal(s.matrix * units + s.begin, unit);
                     unit += s.end - s.begin;
@@ -176,7 +176,7 @@ static void test_matrices_repeat_to_fill_a_stack(void **state) {
     struct mmul_problem p;
     struct mmul_error err;
     assert_int_equal(
-        mmul_problem_make(&(struct mmul_problem_request){.a = operand(2, 1, 5, 4, MMUL_F32, "A"),
+        mmul_problem_init(&(struct mmul_problem_request){.a = operand(2, 1, 5, 4, MMUL_F32, "A"),
                                                          .b = operand(1, 3, 4, 7, MMUL_F32, "B"),
                                                          .alpha = 1},
                           &p, &err),
@@ -191,7 +191,7 @@ static void test_matrices_repeat_to_fill_a_stack(void **state) {
 // Compares the rectangle in the stored operand, for each axis and transposition.
 static void test_a_stretch_has_its_rectangle_in_the_operand(void **state) {
     (void)state;
-    const struct mmul_stretch s = {.matrix = 0, .begin = 1, .end = 3};
+    const struct mmul_matrix_range s = {.matrix = 0, .begin = 1, .end = 3};
     for (int axis = MMUL_ROWS; axis <= MMUL_COLS; axis++)
         for (int transposed = 0; transposed < 2; transposed++) {
             struct mmul_problem p;
@@ -202,18 +202,18 @@ static void test_a_stretch_has_its_rectangle_in_the_operand(void **state) {
             struct mmul_problem_operand b =
                 tb ? operand(1, 1, 7, 4, MMUL_F32, "B") : operand(1, 1, 4, 7, MMUL_F32, "B");
             assert_int_equal(
-                mmul_problem_make(
+                mmul_problem_init(
                     &(struct mmul_problem_request){
                         .a = a, .b = b, .transpose_a = ta, .transpose_b = tb, .alpha = 1},
                     &p, &err),
                 MMUL_OK);
-            struct mmul_region r = mmul_stretch_operand(&p, axis, s);
+            struct mmul_region r = mmul_matrix_range_operand(&p, axis, s);
             bool along_rows = (axis == MMUL_ROWS) != (transposed != 0);
             assert_int_equal(r.row_begin, along_rows ? 1 : 0);
             assert_int_equal(r.row_end, along_rows ? 3 : 4);
             assert_int_equal(r.col_begin, along_rows ? 0 : 1);
             assert_int_equal(r.col_end, along_rows ? 4 : 3);
-            r = mmul_stretch_result(&p, axis, s);
+            r = mmul_matrix_range_result(&p, axis, s);
             assert_int_equal(r.row_end - r.row_begin, axis == MMUL_ROWS ? 2 : 5);
             assert_int_equal(r.col_end - r.col_begin, axis == MMUL_ROWS ? 7 : 2);
         }

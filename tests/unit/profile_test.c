@@ -163,7 +163,7 @@ static void a_test_counts_for_its_device_and_driver(void **state) {
         // An artificially faulty device has no test result of the real device.
         assert_null(mmul_profile_find_test(loaded, "faulty:corrupt=1:1:0", &info));
     }
-    mmul_profile_forget_test(loaded, &tests[2]);
+    mmul_profile_remove_tests(loaded, &tests[2]);
     assert_int_equal(loaded->test_count, 1);
     mmul_free(loaded);
     mmul_free(stored);
@@ -205,16 +205,16 @@ static void an_unused_speed_has_a_reason(void **state) {
     const struct mmul_profile_key same = device.key;
     struct mmul_profile_key key = same;
     char text[224];
-    assert_string_equal(mmul_profile_explain(profile, &key, text), "");
+    assert_string_equal(mmul_profile_explain_mismatch(profile, &key, text), "");
     strcpy(old.version, "0.0.9");
     mmul_profile_add(profile, &old);
-    assert_string_equal(mmul_profile_explain(profile, &key, text),
+    assert_string_equal(mmul_profile_explain_mismatch(profile, &key, text),
                         "measured by version 0.0.9, now " MMUL_VERSION);
     mmul_profile_add(profile, &device);
     strcpy(key.kernels, "SkylakeX");
     // the driver's text contains the kernels: one reason, not two
     strcpy(key.driver, "driver 1.0 (SkylakeX)");
-    assert_string_equal(mmul_profile_explain(profile, &key, text),
+    assert_string_equal(mmul_profile_explain_mismatch(profile, &key, text),
                         "measured with kernels Haswell OPENBLAS_L2_SIZE=512, now SkylakeX");
     // The most similar of several entries gives the reason.
     device.key.threads = 2;
@@ -222,14 +222,14 @@ static void an_unused_speed_has_a_reason(void **state) {
     mmul_profile_add(profile, &device);
     key = device.key;
     strcpy(key.kernels, "Haswell");
-    assert_string_equal(mmul_profile_explain(profile, &key, text),
+    assert_string_equal(mmul_profile_explain_mismatch(profile, &key, text),
                         "measured with kernels not named, now Haswell");
     key = same;
     key.threads = 3;
-    assert_string_equal(mmul_profile_explain(profile, &key, text),
+    assert_string_equal(mmul_profile_explain_mismatch(profile, &key, text),
                         "measured with threads 4, now 3");
     strcpy(key.device, "0:0");
-    assert_string_equal(mmul_profile_explain(profile, &key, text), "");
+    assert_string_equal(mmul_profile_explain_mismatch(profile, &key, text), "");
     mmul_free(profile);
 }
 
@@ -388,15 +388,17 @@ static void the_folder_is_private_to_the_user(void **state) {
     struct mmul_error err = {.text = ""};
     folder_create(&folder);
     mode_t mask = umask(0);
-    assert_int_equal(mmul_profile_prepare(folder_path(&folder, "new/node1.json"), &err), MMUL_OK);
+    assert_int_equal(mmul_profile_create_folder(folder_path(&folder, "new/node1.json"), &err),
+                     MMUL_OK);
     umask(mask);
     assert_int_equal(stat(folder_path(&folder, "new"), &found), 0);
     assert_int_equal(found.st_mode & 07777, 0700);
-    assert_int_equal(mmul_profile_prepare(folder_path(&folder, "new/node1.json"), &err), MMUL_OK);
+    assert_int_equal(mmul_profile_create_folder(folder_path(&folder, "new/node1.json"), &err),
+                     MMUL_OK);
     file_store(folder_path(&folder, "file"), "", 0);
-    assert_failure(mmul_profile_prepare(folder_path(&folder, "file/node1.json"), &err),
+    assert_failure(mmul_profile_create_folder(folder_path(&folder, "file/node1.json"), &err),
                    MMUL_ERR_CREATE, err, folder_path(&folder, "file"));
-    assert_failure(mmul_profile_prepare("/proc/none/node1.json", &err), MMUL_ERR_CREATE, err,
+    assert_failure(mmul_profile_create_folder("/proc/none/node1.json", &err), MMUL_ERR_CREATE, err,
                    "/proc/none");
     folder_destroy(&folder);
 }

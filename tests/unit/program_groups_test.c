@@ -64,7 +64,7 @@ static void values_of_a_sentence_model_stay_in_their_groups(void **state) {
         struct mmul_program *p = new_program();
         struct mmul_error err;
         sentence_model(p, 1, turn == 1);
-        assert_int_equal(mmul_program_fold(p, &err), MMUL_OK);
+        assert_int_equal(mmul_program_fold_stacks(p, &err), MMUL_OK);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             struct mmul_program_plan *plan = make_plan(p, sizes[i][0], sizes[i][1]);
             for (int s = 0; s < plan->step_count; s++) {
@@ -75,7 +75,7 @@ static void values_of_a_sentence_model_stay_in_their_groups(void **state) {
                 const struct mmul_operation *o = &p->operations[step->operation];
                 if (step->kind == MMUL_STEP_COMPUTE && o->kind == MMUL_MATMUL)
                     assert_int_equal(mmul_program_shape(p, o).rows, TEXTS * WORDS);
-                if (moves || step->spreads)
+                if (moves || step->relays_whole)
                     fail_msg("%d ranks: step %d moves '%s'", sizes[i][0], s,
                              p->values[plan->places[step->result].value].name);
             }

@@ -138,9 +138,9 @@ static bool next_with(struct mmul_transfers *list, int peer, struct mmul_transfe
 }
 
 // Returns the number of elements that travel.
-static int64_t compare_ends(const struct mmul_moving *moving, int from, int to) {
-    struct mmul_transfers out = mmul_transfers_of_moving(moving, from, MMUL_ROUTE_SEND),
-                          in = mmul_transfers_of_moving(moving, to, MMUL_ROUTE_RECEIVE);
+static int64_t compare_ends(const struct mmul_move_set *moving, int from, int to) {
+    struct mmul_transfers out = mmul_transfers_of_moves(moving, from, MMUL_ROUTE_SEND),
+                          in = mmul_transfers_of_moves(moving, to, MMUL_ROUTE_RECEIVE);
     struct mmul_transfer sent, received;
     int64_t elements = 0, sum = 0;
     while (next_with(&out, to, &sent)) {
@@ -152,7 +152,7 @@ static int64_t compare_ends(const struct mmul_moving *moving, int from, int to) 
     assert_false(next_with(&in, from, &received));
     // Same order as the pieces of the move between the two nodes, with or without panels.
     for (int i = 0; i < moving->count; i++) {
-        const struct mmul_move move = mmul_program_plan_move(moving->plan, moving->steps[i]);
+        const struct mmul_move move = mmul_program_step_move(moving->plan, moving->steps[i]);
         struct mmul_move_walk walk = mmul_move_walk(&move, from, to, 1 << 20);
         struct mmul_move_piece piece;
         while (mmul_move_next(&walk, &piece))
@@ -164,10 +164,10 @@ static int64_t compare_ends(const struct mmul_moving *moving, int from, int to) 
 
 // Checks that a list's counter grows panel by panel, up to all panels. Within a panel transfers go
 // round by round: in each round all nodes send, each to a different node.
-static void check_counts(const struct mmul_moving *moving, int node, enum mmul_route route) {
-    struct mmul_transfers list = mmul_transfers_of_moving(moving, node, route);
+static void check_counts(const struct mmul_move_set *moving, int node, enum mmul_route route) {
+    struct mmul_transfers list = mmul_transfers_of_moves(moving, node, route);
     struct mmul_transfer transfer = {0};
-    int64_t before = mmul_transfers_reached(&list);
+    int64_t before = mmul_transfers_counter_value(&list);
     const int nodes = moving->plan->costs.node_count;
     int move = 0, round = 0;
     bool any = false;
@@ -181,12 +181,12 @@ static void check_counts(const struct mmul_moving *moving, int node, enum mmul_r
         round = ahead;
         move = transfer.move;
         any = true;
-        assert_true(count.counter != MMUL_NOTHING && count.value >= before);
+        assert_true(count.counter != MMUL_NO_COUNTER && count.value >= before);
         before = count.value;
     }
     assert_int_equal(before, moving->panels);
     if (any)
-        assert_int_equal(before, mmul_transfers_reached(&list));
+        assert_int_equal(before, mmul_transfers_counter_value(&list));
 }
 
 static void nodes_receive_the_pieces_that_others_send(void **state) {
@@ -214,11 +214,11 @@ static void nodes_receive_the_pieces_that_others_send(void **state) {
         if (mmul_program_plan_make(&request, &plan, &err) != MMUL_OK)
             fail_msg("%s", err.text);
         for (int s = 0; s < plan->step_count; s++) {
-            struct mmul_moving moving = {.plan = plan, .panels = 1};
+            struct mmul_move_set moving = {.plan = plan, .panels = 1};
             if (plan->steps[s].kind == MMUL_STEP_MOVE && !plan->steps[s].joined)
                 moving.steps[moving.count++] = &plan->steps[s];
             else if (plan->steps[s].kind == MMUL_STEP_COMPUTE)
-                moving.count = mmul_program_plan_joined(plan, s, moving.steps);
+                moving.count = mmul_program_joined_moves(plan, s, moving.steps);
             if (plan->steps[s].kind == MMUL_STEP_COMPUTE && moving.count > 0)
                 moving.panels = 3;
             joined += moving.count == 2;

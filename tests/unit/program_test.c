@@ -151,12 +151,12 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     struct mmul_operand_info operands[MMUL_OPERANDS];
     double best = INFINITY;
-    const struct mmul_operation_call call = mmul_program_call(p, o, operands);
+    const struct mmul_operation_call call = mmul_program_describe_call(p, o, operands);
     for (int i = 0; i < row->rule_count; i++) {
         const struct mmul_rule *rule = &row->rules[i];
         unsigned now[32];
         memcpy(now, have, sizeof now);
-        if ((o->kind == MMUL_PLACE && rule->result != o->wish) ||
+        if ((o->kind == MMUL_PLACE && rule->result != o->requested_placement) ||
             !mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(p, o), costs->groups))
             continue;
         double seconds = mmul_program_operation_seconds(costs, p, o, rule);
@@ -168,11 +168,11 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
             struct mmul_program_path path =
                 mmul_program_find_path(costs, &p->values[v], now[v], rule->operands[j]);
             seconds += path.seconds;
-            joined[j] = !path.by_rows && mmul_program_joins(path.from, rule->operands[j]);
+            joined[j] = !path.by_rows && mmul_program_is_joined_move(path.from, rule->operands[j]);
             now[v] |= o->kind != MMUL_SAVE ? 1U << rule->operands[j] : 0;
             now[v] |= path.by_rows ? 1U << MMUL_PLACE_ROWS : 0;
         }
-        seconds -= mmul_program_joined_saving(costs, p, o, rule, joined);
+        seconds -= mmul_program_overlap_saving(costs, p, o, rule, joined);
         if (o->result >= 0)
             now[o->result] = 1U << rule->result;
         best = fmin(best, seconds + try_all(p, costs, index + 1, now));
@@ -430,11 +430,11 @@ static void a_product_loads_files_with_one_reader(void **state) {
     x = apply(p, MMUL_MATMUL, apply(p, MMUL_MATMUL, x, v), w);
     apply(p, MMUL_SAVE, apply(p, MMUL_RELU, apply(p, MMUL_MATMUL, x, w), 0), 0);
     apply(p, MMUL_SAVE, apply(p, MMUL_MATMUL, x, load(p, "U", square)), 0);
-    int s =
-        append(p,
-               (struct mmul_operation){
-                   .kind = MMUL_PLACE, .operands = {load(p, "S", square)}, .wish = MMUL_PLACE_ROWS},
-               NULL);
+    int s = append(p,
+                   (struct mmul_operation){.kind = MMUL_PLACE,
+                                           .operands = {load(p, "S", square)},
+                                           .requested_placement = MMUL_PLACE_ROWS},
+                   NULL);
     apply(p, MMUL_MATMUL, x, s);
     check_text(p, false, true, expected);
 }
@@ -462,8 +462,11 @@ static void a_longer_loop_needs_no_more_memory(void **state) {
     assert_true(bytes_of_loop(20, true) > 5 * bytes_of_loop(20, false));
 }
 
-static int place(struct mmul_program *p, int x, enum mmul_placement_kind wish) {
-    return append(p, (struct mmul_operation){.kind = MMUL_PLACE, .operands = {x}, .wish = wish},
+static int place(struct mmul_program *p, int x, enum mmul_placement_kind requested_placement) {
+    return append(p,
+                  (struct mmul_operation){.kind = MMUL_PLACE,
+                                          .operands = {x},
+                                          .requested_placement = requested_placement},
                   NULL);
 }
 
@@ -533,7 +536,7 @@ static void moves_between_nodes_begin_early(void **state) {
             assert_true(move->stage > stage_of(plan, y));
             assert_int_equal(move->due, move->stage + 1);
         }
-        assert_int_equal(plan->places[mmul_program_base(plan, move->operands[0])].last_stage,
+        assert_int_equal(plan->places[mmul_program_base_place(plan, move->operands[0])].last_stage,
                          move->due - 1);
         mmul_program_plan_destroy(plan);
         mmul_program_destroy(p);
@@ -554,7 +557,9 @@ static void a_placement_without_a_rule_is_refused(void **state) {
     assert_int_equal(mmul_program_plan_make(&request, &plan, &err), MMUL_ERR_USAGE);
     assert_string_equal(err.text, "the program has no operations");
     int x = load(p, "X", (struct mmul_shape){1, 1, 4, 4});
-    append(p, (struct mmul_operation){.kind = MMUL_PLACE, .operands = {x}, .wish = MMUL_PLACE_FILE},
+    append(p,
+           (struct mmul_operation){
+               .kind = MMUL_PLACE, .operands = {x}, .requested_placement = MMUL_PLACE_FILE},
            NULL);
     assert_int_equal(mmul_program_plan_make(&request, &plan, &err), MMUL_ERR_USAGE);
     assert_string_equal(err.text, "cannot place 'X' as 'file'");
@@ -590,7 +595,7 @@ static void every_operation_has_an_accuracy(void **state) {
     (void)state;
     for (int kind = 0; kind < MMUL_OPERATION_KINDS; kind++) {
         const struct mmul_operation_row *row = mmul_operation_row((enum mmul_operation_kind)kind);
-        if ((row->class == MMUL_CLASS_OWN) != (row->accuracy == MMUL_UNJUDGED))
+        if ((row->class == MMUL_CLASS_OWN) != (row->accuracy == MMUL_UNCHECKED))
             fail_msg("%s", row->name);
     }
 }
@@ -619,7 +624,7 @@ static void matching_rows_of_operands_stay_together(void **state) {
         const struct mmul_operation_row *row = mmul_operation_row((enum mmul_operation_kind)kind);
         const struct mmul_operation_call call = {operands, row->most, &with};
         for (int i = 0; row->class == MMUL_CLASS_ROWS && i < row->most; i++)
-            if (mmul_operation_groups((enum mmul_operation_kind)kind, &call, i, stack.shape) !=
+            if (mmul_operation_row_groups((enum mmul_operation_kind)kind, &call, i, stack.shape) !=
                 (i < row->by_row ? MMUL_ROW_BY_ROW : 1))
                 fail_msg("%s, operand %d", row->name, i);
     }
@@ -646,8 +651,8 @@ static bool has_no_gradient(enum mmul_operation_kind kind) {
     case MMUL_LOAD:
     case MMUL_GENERATE:
     case MMUL_SAVE:
-    case MMUL_KEPT:
-    case MMUL_KEEP:
+    case MMUL_LOAD_PERSISTENT:
+    case MMUL_SAVE_PERSISTENT:
     case MMUL_FLOOR_DIVIDE:
     case MMUL_FLOOR:
     case MMUL_ROUND:
@@ -655,7 +660,7 @@ static bool has_no_gradient(enum mmul_operation_kind kind) {
     case MMUL_ARGMIN:
     case MMUL_ARGSORT:
     case MMUL_ONE_HOT:
-    case MMUL_SEARCH:
+    case MMUL_FUSED_TOPK:
     case MMUL_CAST:
         return true;
     default:

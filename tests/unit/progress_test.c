@@ -20,7 +20,7 @@ static const double HOUR_SECONDS = 3600;
 
 // Shared with the child processes.
 struct memory {
-    struct mmul_bell bells[RANKS];
+    struct mmul_eventcount bells[RANKS];
     _Atomic int64_t turns[RANKS];
     struct mmul_run_progress progress;
     struct mmul_run_progress_rank ranks[RANKS]; // ranks of the progress
@@ -44,12 +44,12 @@ static void join_child(pid_t child) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void sleep_until(struct mmul_bell *bell, const _Atomic int64_t *turn, int64_t goal) {
+static void sleep_until(struct mmul_eventcount *bell, const _Atomic int64_t *turn, int64_t goal) {
     for (;;) {
-        const uint32_t heard = mmul_bell_heard(bell);
+        const uint32_t heard = mmul_eventcount_read(bell);
         if (atomic_load(turn) >= goal)
             return;
-        mmul_bell_sleep(bell, heard, HOUR_SECONDS);
+        mmul_eventcount_wait(bell, heard, HOUR_SECONDS);
     }
 }
 
@@ -59,7 +59,7 @@ static void take_turns(struct memory *m, int mine) {
         if (mine == 1)
             sleep_until(&m->bells[0], &m->turns[0], i);
         atomic_store(&m->turns[mine], i);
-        mmul_bell_ring(&m->bells[mine]);
+        mmul_eventcount_notify(&m->bells[mine]);
         if (mine == 0)
             sleep_until(&m->bells[1], &m->turns[1], i);
     }
@@ -82,11 +82,11 @@ static void test_no_wake_up_is_lost(void **state) {
 
 static void test_an_earlier_wake_up_ends_the_sleep(void **state) {
     (void)state;
-    struct mmul_bell bell = {0};
-    const uint32_t heard = mmul_bell_heard(&bell);
-    mmul_bell_ring(&bell);
-    mmul_bell_sleep(&bell, heard, HOUR_SECONDS);
-    mmul_bell_sleep(&bell, mmul_bell_heard(&bell), 1e-6); // times out without a wake-up
+    struct mmul_eventcount bell = {0};
+    const uint32_t heard = mmul_eventcount_read(&bell);
+    mmul_eventcount_notify(&bell);
+    mmul_eventcount_wait(&bell, heard, HOUR_SECONDS);
+    mmul_eventcount_wait(&bell, mmul_eventcount_read(&bell), 1e-6); // times out without a wake-up
 }
 
 static void test_a_raised_counter_wakes_waiting_ranks(void **state) {
@@ -125,11 +125,12 @@ static void test_a_reached_count_is_not_waited_for(void **state) {
 static void test_the_leader_is_woken_at_the_requested_count(void **state) {
     (void)state;
     struct memory *m = create_memory();
-    atomic_store(&m->progress.news_from, 5);
+    atomic_store(&m->progress.wake_from_stage, 5);
     for (int64_t i = 1; i <= 6; i++) {
         mmul_progress_raise(&m->progress, 1, &m->progress.ranks[1].stages_done, i, i);
-        assert_int_equal(mmul_bell_heard(&m->progress.ranks[0].attending), i < 5 ? 0 : i - 4);
-        assert_int_equal(mmul_bell_heard(&m->progress.ranks[1].counted), i);
+        assert_int_equal(mmul_eventcount_read(&m->progress.ranks[0].main_thread_bell),
+                         i < 5 ? 0 : i - 4);
+        assert_int_equal(mmul_eventcount_read(&m->progress.ranks[1].counted), i);
     }
     destroy_memory(m);
 }
@@ -152,7 +153,7 @@ static void test_a_cancelled_run_wakes_all(void **state) {
            3)
         usleep(100);
     atomic_store(&m->progress.cancelled, 1);
-    mmul_progress_rouse(&m->progress);
+    mmul_progress_wake_all(&m->progress);
     for (int i = 0; i < 3; i++)
         join_child(children[i]);
     destroy_memory(m);

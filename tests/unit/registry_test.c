@@ -102,7 +102,7 @@ static void every_device_has_a_fallback(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char next[128];
-        const char *found = mmul_device_next_name(cases[i][0], next);
+        const char *found = mmul_device_fallback_name(cases[i][0], next);
         if (cases[i][1] == NULL) {
             assert_null(found);
         } else {
@@ -346,7 +346,7 @@ static void hanging_never_returns(void **state) {
     }
     close(pipes[1]);
     assert_int_equal(read(pipes[0], told, 1), 1);
-    mmul_clock_nap(0.2);
+    mmul_clock_sleep(0.2);
     assert_int_equal(waitpid(child, &status, WNOHANG), 0);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -430,7 +430,7 @@ static void devices_report_their_properties(void **state) {
     (void)state;
     static const struct {
         const char *name;
-        bool is_plain, is_trusted, shares_lack, recuts;
+        bool is_plain, is_trusted, fails_like_fallback, gemm_depends_on_cut;
     } cases[] = {
         {"cpu", false, true, true, true},
         {"reference", true, true, false, false},
@@ -444,8 +444,8 @@ static void devices_report_their_properties(void **state) {
         assert_int_equal(mmul_device_open(cases[i].name, &device, &err), MMUL_OK);
         assert_int_equal(mmul_device_is_plain(device), cases[i].is_plain);
         assert_int_equal(mmul_device_is_trusted(device), cases[i].is_trusted);
-        assert_int_equal(mmul_device_shares_lack(device), cases[i].shares_lack);
-        assert_int_equal(mmul_device_recuts(device), cases[i].recuts);
+        assert_int_equal(mmul_device_fails_like_fallback(device), cases[i].fails_like_fallback);
+        assert_int_equal(mmul_device_gemm_depends_on_cut(device), cases[i].gemm_depends_on_cut);
         mmul_device_close(device);
     }
 }

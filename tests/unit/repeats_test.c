@@ -21,10 +21,10 @@ static uint64_t letter(const void *list, int index) {
 static void check_shown(const char *list, const char *expected) {
     char shown[128] = "";
     const int count = (int)strlen(list);
-    struct mmul_repeat *repeats = mmul_repeats_find(count, letter, list);
+    struct mmul_repeated_block *repeats = mmul_find_repeated_blocks(count, letter, list);
     assert_non_null(repeats);
     for (int i = 0; i < count;) {
-        const struct mmul_repeat r = mmul_repeats_at(repeats, i);
+        const struct mmul_repeated_block r = mmul_repeated_block_at(repeats, i);
         char *end = shown + strlen(shown);
         if (r.times > 1)
             snprintf(end, sizeof shown - strlen(shown), "%d(%.*s)", r.times, r.length, list + i);
@@ -56,7 +56,7 @@ static void repeated_blocks_are_found_and_printed_once(void **state) {
 
 static void long_lists_and_missing_memory_are_handled(void **state) {
     (void)state;
-    const struct mmul_repeat alone = mmul_repeats_at(NULL, 7);
+    const struct mmul_repeated_block alone = mmul_repeated_block_at(NULL, 7);
     assert_true(alone.length == 1 && alone.times == 1);
     enum { ROUNDS = 700, EACH = 30 };
     struct mmul_error err;
@@ -64,7 +64,7 @@ static void long_lists_and_missing_memory_are_handled(void **state) {
     assert_non_null(list);
     for (int i = 0; i < ROUNDS * EACH; i++)
         list[i] = (char)('a' + i % EACH);
-    struct mmul_repeat *repeats = mmul_repeats_find(ROUNDS * EACH, letter, list);
+    struct mmul_repeated_block *repeats = mmul_find_repeated_blocks(ROUNDS * EACH, letter, list);
     assert_true(repeats[0].length == EACH && repeats[0].times == ROUNDS);
     mmul_free(repeats);
     mmul_free(list);

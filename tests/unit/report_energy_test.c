@@ -70,12 +70,12 @@ static void each_counter_is_reported_once(void **state) {
                      sharing->ranks[i].source);
             ranks[i].joules = sharing->ranks[i].joules;
         }
-        mmul_report_share_joules(&report);
+        mmul_report_assign_joules(&report);
         for (int i = 0; i < sharing->count; i++) {
             const int expected = sharing->ranks[i].expected;
             const bool is_known = ranks[i].joules_source[0] != '\0';
             if (is_known != (expected >= 0) || (is_known && ranks[i].joules_rank != expected) ||
-                mmul_report_states_joules(&report, i) != (expected == i))
+                mmul_report_owns_joules(&report, i) != (expected == i))
                 fail_msg("sharing %zu, rank %d", s, i);
         }
         const double all = mmul_report_joules(&report);

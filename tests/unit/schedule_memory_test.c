@@ -33,9 +33,9 @@ static struct mmul_problem make_stacked_problem(int64_t m, int64_t n, int64_t k,
     struct mmul_problem_operand a = {{1, stack.batch_a, m, k}, MMUL_F32, "A.bin"};
     struct mmul_problem_operand b = {{1, stack.batch_b, k, n}, MMUL_F32, "B.bin"};
     struct mmul_problem_operand c = {
-        {1, mmul_larger(stack.batch_a, stack.batch_b), m, n}, MMUL_F32, "C.bin"};
+        {1, mmul_max(stack.batch_a, stack.batch_b), m, n}, MMUL_F32, "C.bin"};
     assert_int_equal(
-        mmul_problem_make(
+        mmul_problem_init(
             &(struct mmul_problem_request){.a = a, .b = b, .c_in = &c, .alpha = 1, .beta = beta},
             &problem, &err),
         MMUL_OK);
@@ -83,10 +83,10 @@ static int64_t assert_blocks_fit(const struct mmul_schedule *schedule, int index
         if (!mmul_schedule_loads(schedule, index, pass))
             continue;
         loads++;
-        panel_most = mmul_larger(panel_most, mmul_schedule_panel_bytes(schedule, pass));
+        panel_most = mmul_max(panel_most, mmul_schedule_panel_bytes(schedule, pass));
     }
     assert_true(panel_most <= node->whole_slot_bytes && panel_most <= MMUL_PANEL_BYTES_MOST);
-    if (node->whole_stays && !(node->maps & mmul_maps_whole(schedule->axis)))
+    if (node->whole_stays && !(node->maps & mmul_maps_whole_operand(schedule->axis)))
         assert_int_equal(loads, node->whole_slots);
     return works;
 }
@@ -96,7 +96,7 @@ static void assert_lanes_fit(const struct mmul_schedule *schedule, int index) {
     for (int64_t round = 0; round < schedule->rounds; round++) {
         struct mmul_pass pass =
             mmul_schedule_pass(schedule, round * mmul_schedule_panels(schedule));
-        if (!(node->maps & mmul_maps_split(schedule->axis)))
+        if (!(node->maps & mmul_maps_split_operand(schedule->axis)))
             assert_true(mmul_content_bytes(schedule, MMUL_CONTENT_PIECES, index, pass) <=
                         node->piece_lane_bytes);
         if (!(node->maps & MMUL_MAPS_C_IN))
@@ -116,9 +116,9 @@ static void assert_node(const struct mmul_schedule *schedule, int index) {
     assert_lanes_fit(schedule, index);
     int64_t works = assert_blocks_fit(schedule, index);
     if (!(node->maps & MMUL_MAPS_C))
-        assert_true(node->result_slots >= mmul_smaller(2, works));
-    if (!(node->maps & mmul_maps_whole(schedule->axis)) && schedule->problem.alpha != 0)
-        assert_true(node->whole_slots >= mmul_smaller(2, mmul_schedule_panels(schedule)) ||
+        assert_true(node->result_slots >= mmul_min(2, works));
+    if (!(node->maps & mmul_maps_whole_operand(schedule->axis)) && schedule->problem.alpha != 0)
+        assert_true(node->whole_slots >= mmul_min(2, mmul_schedule_panels(schedule)) ||
                     node->whole_stays);
     assert_int_equal(node->segment_bytes,
                      node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes) +
@@ -384,9 +384,9 @@ static void test_ranks_of_a_device_share_its_memory_limit(void **state) {
         cluster->ranks[rank].device.memory_bytes = 1000;
     }
     for (int rank = 0; rank < 4; rank++) {
-        assert_int_equal(mmul_schedule_device_bytes(cluster, rank, 0), shares[rank]);
-        assert_int_equal(mmul_schedule_device_bytes(cluster, rank, 200), limited[rank]);
-        assert_int_equal(mmul_schedule_device_bytes(cluster, rank, 4000), shares[rank]);
+        assert_int_equal(mmul_rank_device_bytes(cluster, rank, 0), shares[rank]);
+        assert_int_equal(mmul_rank_device_bytes(cluster, rank, 200), limited[rank]);
+        assert_int_equal(mmul_rank_device_bytes(cluster, rank, 4000), shares[rank]);
     }
     mmul_cluster_destroy(cluster);
 }

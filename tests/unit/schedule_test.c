@@ -164,7 +164,7 @@ static void test_the_least_memory_is_enough_and_less_is_refused(void **state) {
         struct mmul_error err;
         struct mmul_schedule *schedule = NULL;
         int64_t least = 0, most[6];
-        assert_int_equal(mmul_schedule_least(&request, &least, &err), MMUL_OK);
+        assert_int_equal(mmul_schedule_least_memory(&request, &least, &err), MMUL_OK);
         request.most_bytes = most;
         for (int node = 0; node < 6; node++)
             most[node] = least * 11 / 10;
@@ -298,7 +298,7 @@ static void test_automatic_shares_end_together(void **state) {
                      schedule->predicted_seconds) < 1e-12);
     assert_true(ranks[schedule->last_rank].finish_seconds > 0);
     assert_memory_equal(schedule->limits, "compute on rank ", 16);
-    assert_string_equal(schedule->faster, "");
+    assert_string_equal(schedule->speed_hint, "");
     int64_t piece = 4 * 8000, row = 4 * 8000, moved = 0;
     for (int rank = 2; rank < 6; rank++)
         moved += units(schedule, rank) * (piece + row);
@@ -355,9 +355,9 @@ static void test_a_link_that_slows_the_job_is_named(void **state) {
                                                     .panels = true});
     assert_int_equal(units(schedule, 1), 0);
     assert_string_equal(mmul_schedule_ranks(schedule)[1].why, "slows the job: the link");
-    assert_int_equal(
-        sscanf(schedule->faster, "faster without rank 1: %lf s against %lf s", &seconds, &against),
-        2);
+    assert_int_equal(sscanf(schedule->speed_hint, "faster without rank 1: %lf s against %lf s",
+                            &seconds, &against),
+                     2);
     assert_true(seconds < 0.5 * against && fabs(seconds / schedule->predicted_seconds - 1) < 0.1);
     mmul_schedule_free(schedule);
     mmul_cluster_destroy(cluster);
@@ -390,7 +390,7 @@ static void test_a_rank_that_slows_the_job_is_left_out_and_named(void **state) {
                                                            .split = MMUL_SPLIT_ROWS});
     for (int rank = 0; rank < 4; rank++)
         assert_int_equal(units(schedule, rank), 4000);
-    assert_int_equal(sscanf(schedule->faster, "faster without ranks 1, 3: %lf s against %lf %c",
+    assert_int_equal(sscanf(schedule->speed_hint, "faster without ranks 1, 3: %lf s against %lf %c",
                             &seconds, &against, &end),
                      3);
     assert_true(seconds < against && against > 0.94 * schedule->predicted_seconds);

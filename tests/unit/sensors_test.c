@@ -90,7 +90,7 @@ static void expect(double value, double expected) {
 
 static void expect_reading(struct mmul_sensors *sensors, double now, double celsius, double watts,
                            double joules) {
-    const struct mmul_sensed sensed = mmul_sensors_read(sensors, now);
+    const struct mmul_sensor_readings sensed = mmul_sensors_read(sensors, now);
     expect(sensed.celsius, celsius);
     expect(sensed.watts, watts);
     expect(sensed.joules, joules);

@@ -35,7 +35,7 @@ static void an_extent_is_cut_into_parts(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mmul_range part = {0, 0};
         int64_t at = 0, count = 0;
-        for (; mmul_tasks_cut(cases[i].extent, cases[i].share, cases[i].least, count, &part);
+        for (; mmul_tasks_cut_extent(cases[i].extent, cases[i].share, cases[i].least, count, &part);
              at = part.end) {
             assert_int_equal(part.begin, at);
             assert_int_equal(part.end, cases[i].ends[count++]);
@@ -116,7 +116,7 @@ static void lists_cover_every_block_once(void **state) {
                 &schedule, &err) != MMUL_OK)
             fail_msg("%s", err.text);
         for (int rank = 0; rank < schedule->size; rank++) {
-            struct mmul_tasks tasks = mmul_tasks_of(schedule, rank, slice, false);
+            struct mmul_tasks tasks = mmul_tasks_of_schedule(schedule, rank, slice, false);
             assert_covers(schedule, &tasks);
             joined += tasks.joined;
             by_lines += tasks.by_lines && tasks.count > 1;
@@ -178,13 +178,13 @@ static void long_sums_are_cut_instead_of_lines(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mmul_schedule *schedule =
             plan_with_terms(8192, 8192, cases[i].k, cases[i].tail, 0.4);
-        const struct mmul_tasks tasks = mmul_tasks_of(schedule, 0, 0, cases[i].in_order);
+        const struct mmul_tasks tasks = mmul_tasks_of_schedule(schedule, 0, 0, cases[i].in_order);
         assert_int_equal(tasks.sums, cases[i].sums);
         assert_int_equal(tasks.count, cases[i].count);
         assert_covers(schedule, &tasks);
         int64_t before = 0;
         for (int64_t s = 0; s < tasks.sums; s++) {
-            const int64_t end = mmul_tasks_terms(&tasks, s);
+            const int64_t end = mmul_tasks_terms_end(&tasks, s);
             assert_true(end - before >= 448 || tasks.sums == 1);
             before = end;
         }
@@ -199,12 +199,12 @@ static void blocks_are_cut_where_repacking_costs_least(void **state) {
     (void)state;
     struct mmul_schedule *wide = make_plan(2048, 8192, MMUL_TAIL_AUTO, 0);
     struct mmul_schedule *tall = make_plan(8192, 8192, MMUL_TAIL_AUTO, 0);
-    struct mmul_tasks tasks = mmul_tasks_of(wide, 0, 0, false);
+    struct mmul_tasks tasks = mmul_tasks_of_schedule(wide, 0, 0, false);
     struct mmul_task first = mmul_tasks_at(&tasks, 0);
     assert_int_equal(tasks.count, 3);
     assert_false(mmul_schedule_nodes(wide)[0].checks_whole);
     assert_true(first.begin == 0 && first.end == 4928 && first.line_end == 1024);
-    tasks = mmul_tasks_of(tall, 1, 0, false);
+    tasks = mmul_tasks_of_schedule(tall, 1, 0, false);
     first = mmul_tasks_at(&tasks, 0);
     assert_int_equal(tasks.count, 3);
     assert_true(mmul_schedule_nodes(tall)[0].checks_whole);
@@ -230,10 +230,10 @@ static void measured_packing_decides_the_cut(void **state) {
         pack_a = cases[i].a;
         pack_b = cases[i].b;
         struct mmul_schedule *schedule = make_plan(8192, 8192, MMUL_TAIL_AUTO, 0);
-        struct mmul_tasks tasks = mmul_tasks_of(schedule, 0, 0, false);
+        struct mmul_tasks tasks = mmul_tasks_of_schedule(schedule, 0, 0, false);
         assert_true(mmul_schedule_nodes(schedule)[0].checks_whole == cases[i].by_lines);
         assert_int_equal(tasks.count, cases[i].count);
-        assert_int_equal(mmul_schedule_ranks(schedule)[0].claim_least, cases[i].least);
+        assert_int_equal(mmul_schedule_ranks(schedule)[0].steal_lines_least, cases[i].least);
         mmul_schedule_free(schedule);
     }
     pack_a = pack_b = 0;
@@ -250,7 +250,7 @@ static void the_claimable_share_is_an_option(void **state) {
                  {MMUL_TAIL_SHARE, 0.25, 0.25, 3, 3072}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mmul_schedule *schedule = make_plan(8192, 8192, cases[i].tail, cases[i].share);
-        struct mmul_tasks tasks = mmul_tasks_of(schedule, 1, 0, false);
+        struct mmul_tasks tasks = mmul_tasks_of_schedule(schedule, 1, 0, false);
         assert_true(schedule->claim_share == cases[i].planned);
         assert_int_equal(tasks.count, cases[i].count);
         assert_int_equal(mmul_tasks_at(&tasks, 0).line_end, cases[i].first);

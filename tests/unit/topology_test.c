@@ -108,10 +108,10 @@ static void the_machine_has_cores_and_memory(void **state) {
     if (file != NULL)
         fclose(file);
     assert_true(topology.all_cache_bytes >= third * 1024);
-    int leads = mmul_cpuset_count(&topology.core_lead);
+    int leads = mmul_cpuset_count(&topology.core_first_units);
     assert_true(leads >= 1 && leads <= topology.cores);
     for (int unit = 0; unit < MMUL_CORES_MAX; unit++) {
-        assert_true(!mmul_cpuset_has(&topology.core_lead, unit) ||
+        assert_true(!mmul_cpuset_has(&topology.core_first_units, unit) ||
                     mmul_cpuset_has(&topology.allowed, unit));
     }
 }

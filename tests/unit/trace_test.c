@@ -12,7 +12,7 @@
 #include "api/texts.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "exec/setup/pipeline.h"
+#include "exec/threads/compute_thread.h"
 #include "model/report.h"
 
 static struct mmul_trace *make_trace(int64_t capacity) {
@@ -42,7 +42,7 @@ static void test_events_beyond_the_capacity_are_counted(void **state) {
     double begin = mmul_trace_now(trace);
     for (int i = 0; i < 5; i++)
         mmul_trace_add(trace, MMUL_TRACE_UPLOAD, begin, 100 + i, 0);
-    assert_int_equal(mmul_trace_kept(trace), 3);
+    assert_int_equal(mmul_trace_event_count(trace), 3);
     assert_int_equal(mmul_trace_dropped(trace), 2);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(trace->events[i].numbers[0], 100 + i);
@@ -63,8 +63,8 @@ static void test_threads_share_a_recorder(void **state) {
     (void)state;
     struct mmul_trace *trace = make_trace(CAPACITY);
     int64_t next[PARTS] = {0};
-    mmul_pipeline_share(PARTS, record_events, trace);
-    assert_int_equal(mmul_trace_kept(trace), CAPACITY);
+    mmul_helper_threads_run(PARTS, record_events, trace);
+    assert_int_equal(mmul_trace_event_count(trace), CAPACITY);
     assert_int_equal(mmul_trace_dropped(trace), PARTS * EACH - CAPACITY);
     for (int i = 0; i < CAPACITY; i++) { // none twice, none torn, each thread's in order
         const struct mmul_trace_event *event = &trace->events[i];
@@ -91,7 +91,7 @@ static void test_waits_are_cut_off_transfers(void **state) {
         {.begin = 101, .end = 103, .numbers = {0}, .kind = MMUL_TRACE_PANEL},
     };
     static const double begins[] = {5, 8, 1, 2, 0, 108, 105, 102};
-    struct mmul_trace_rank ranks[] = {{.kept = 5}, {.kept = 3, .ahead_seconds = 100}};
+    struct mmul_trace_rank ranks[] = {{.kept = 5}, {.kept = 3, .clock_lead_seconds = 100}};
     struct mmul_traces traces = {.size = 2, .ranks = ranks, .events = events};
     struct mmul_error err;
     assert_int_equal(mmul_traces_cut_waits(&traces, &err), MMUL_OK);
@@ -110,8 +110,8 @@ static struct mmul_trace_event events[] = {
     {.begin = 1051, .end = 1051.000001234, .numbers = {3, 4096}, .kind = MMUL_TRACE_PANEL},
     {.begin = 1050.5, .end = 1052, .numbers = {1}, .kind = MMUL_TRACE_WAIT_OPERANDS},
 };
-static struct mmul_trace_rank trace_ranks[] = {{.kept = 3, .dropped = 1},
-                                               {.kept = 2, .dropped = 4, .ahead_seconds = 1000}};
+static struct mmul_trace_rank trace_ranks[] = {
+    {.kept = 3, .dropped = 1}, {.kept = 2, .dropped = 4, .clock_lead_seconds = 1000}};
 static struct mmul_report_rank ranks[] = {{.host = "here", .device = "cpu"},
                                           {.host = "th\"ere", .device = "0:0"}};
 static struct mmul_traces traces = {.size = 2, .ranks = trace_ranks, .events = events, .begin = 50};

@@ -225,7 +225,7 @@ static void take_next(struct node *node, int route) {
 }
 
 static void raise_to(struct node *node, struct mmul_count count) {
-    if (count.counter == MMUL_NOTHING)
+    if (count.counter == MMUL_NO_COUNTER)
         return;
     assert_true(count.value >= node->counters[count.counter]);
     node->counters[count.counter] = count.value;
@@ -239,10 +239,11 @@ static void start_node(struct node *node, const struct mmul_schedule *schedule, 
     for (int route = 0; route < MMUL_ROUTES; route++) {
         struct mmul_transfers *list = &node->lists[route];
         *list = mmul_transfers_make(schedule, index, (enum mmul_route)route);
-        int64_t reached = mmul_transfers_reached(list);
-        raise_to(node, (struct mmul_count){
-                           mmul_route_brings(list->schedule, list->route, list->node), reached});
-        raise_to(node, (struct mmul_count){mmul_route_frees(list->route), reached});
+        int64_t reached = mmul_transfers_counter_value(list);
+        raise_to(node,
+                 (struct mmul_count){
+                     mmul_route_arrival_counter(list->schedule, list->route, list->node), reached});
+        raise_to(node, (struct mmul_count){mmul_route_sent_counter(list->route), reached});
         take_next(node, route);
     }
 }
@@ -291,7 +292,7 @@ static bool advance_route(struct node *nodes, int count, int index, int route) {
     if (route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_GATHER) {
         for (int i = 0; i < count; i++) {
             const struct mmul_transfer *other = &nodes[i].next[route];
-            if (!mmul_schedule_nodes(node->lists[route].schedule)[i].takes_part && i > 0)
+            if (!mmul_schedule_nodes(node->lists[route].schedule)[i].participates && i > 0)
                 continue;
             assert_true(nodes[i].has_next[route]);
             assert_true(other->pass.index == own->pass.index && other->content == own->content);
@@ -317,7 +318,7 @@ static bool compute_step(struct node *node, const struct mmul_schedule *schedule
     int64_t slot = n->result_slots > 0 ? at % n->result_slots : -1;
     if (node->counters[MMUL_ROUNDS_LOADED] <= pass.round ||
         node->counters[MMUL_PASSES_LOADED] <= at ||
-        (schedule->whole_is_spread && node->counters[MMUL_PASSES_RELAYED] <= at) ||
+        (schedule->whole_is_distributed && node->counters[MMUL_PASSES_RELAYED] <= at) ||
         (slot >= 0 && node->counters[MMUL_RESULTS_STORED] < at - n->result_slots + 1))
         return false;
     int64_t units = 0;

@@ -12,7 +12,7 @@ struct rank {
     struct mmul_context context;
     struct mmul_worker worker;
     struct mmul_verifier verifier;
-    struct mmul_verifier_room room;
+    struct mmul_verifier_memory room;
     struct mmul_error err;
 };
 

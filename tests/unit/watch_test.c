@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "exec/setup/watch.h"
+#include "exec/threads/device_timeout.h"
 
 // A device that only warms up. Static: an abandoned thread stays in it until the process ends.
 static struct {
@@ -28,7 +28,7 @@ static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, double most,
     (void)self;
     stub.warm_ups++;
     while (atomic_load(&stub.hangs))
-        mmul_clock_nap(1e-3);
+        mmul_clock_sleep(1e-3);
     atomic_store(&stub.left, true);
     return stub.fails ? mmul_fail(err, MMUL_ERR_UNAVAILABLE, "it burnt down") : MMUL_OK;
 }
@@ -57,11 +57,11 @@ static enum mmul_status call_device(void *argument, struct mmul_error *err) {
 }
 
 static enum mmul_status run_watched(double call_seconds, struct mmul_error *err) {
-    return mmul_watch(&(struct mmul_watched){.device = &device,
-                                             .work = call_device,
-                                             .argument = &device,
-                                             .call_seconds = call_seconds},
-                      err);
+    return mmul_run_with_timeout(&(struct mmul_timed_work){.device = &device,
+                                                           .work = call_device,
+                                                           .argument = &device,
+                                                           .call_seconds = call_seconds},
+                                 err);
 }
 
 static int reset(void **state) {
@@ -101,9 +101,9 @@ static void a_call_that_does_not_return_is_abandoned(void **state) {
     // The driver wakes up: its thread stops there.
     atomic_store(&stub.hangs, false);
     for (int i = 0; i < 1000 && !atomic_load(&stub.left); i++)
-        mmul_clock_nap(1e-3);
+        mmul_clock_sleep(1e-3);
     assert_true(atomic_load(&stub.left));
-    mmul_clock_nap(0.05);
+    mmul_clock_sleep(0.05);
     assert_int_equal(atomic_load(&went_on), 0);
     assert_int_equal(mmul_device_warm_up(&device, MMUL_F32, INFINITY, &err), MMUL_ERR_UNAVAILABLE);
     assert_int_equal(stub.warm_ups, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Products cut into tiles, on a device that defers all work (late_device.h): values, uploads and
-// their order, and writes to C by a lost device.
+// Products cut into tiles, on a device that defers all work (deferring_device.h): values, uploads
+// and their order, and writes to C by a lost device.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "deferring_device.h"
 #include "exec/worker/worker.h"
-#include "late_device.h"
 
 // ------------------------------------------------------------------------------------ operands
 
@@ -239,7 +239,7 @@ static void cached_tiles_are_not_uploaded_again(void **state) {
     multiply(&t);
     assert_int_equal(late.uploads, 4 + 1 + 1);
     t.a[0] += 1; // in place: only the caller can know
-    mmul_worker_forget(&t.worker);
+    mmul_worker_invalidate_operands(&t.worker);
     multiply(&t);
     assert_int_equal(late.uploads, 4 + 1 + 1 + 4 + 1);
     free(b);
@@ -310,17 +310,17 @@ static void the_worker_changes_to_tiles_of_other_sizes(void **state) {
     struct bench t;
     setup(&t, &s);
     multiply(&t);
-    assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+    assert_int_equal(mmul_worker_reconfigure(&t.worker, &options, &t.err), MMUL_OK);
     assert_int_equal(late.made_count, 4 + 1 + 2); // no new buffers
     multiply(&t);
     assert_int_equal(late.uploads, 2 * (4 + 1));
     options.tile = (struct mmul_tile)TILE(20, 4, 8, 2, 2, 2);
-    assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+    assert_int_equal(mmul_worker_reconfigure(&t.worker, &options, &t.err), MMUL_OK);
     multiply(&t);
     assert_int_equal(late.buffers, 2 + 2 + 2);
     assert_int_equal(t.worker.products, 3);
     options.tile = (struct mmul_tile){0}; // nothing to multiply
-    assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+    assert_int_equal(mmul_worker_reconfigure(&t.worker, &options, &t.err), MMUL_OK);
     assert_int_equal(late.buffers, 2 + 2 + 2);
     teardown(&t);
 }
@@ -341,7 +341,7 @@ static void a_device_without_memory_for_other_tiles_is_replaced(void **state) {
         late.fail_create = 5 + 2;
         for (int i = 0; i < turns; i++) {
             options.tile = (struct mmul_tile)TILE(2 + i, 2, 2, 1, 1, 1);
-            assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+            assert_int_equal(mmul_worker_reconfigure(&t.worker, &options, &t.err), MMUL_OK);
         }
         assert_string_equal(t.context.device_name, "cpu");
         assert_true(t.worker.replaced);
@@ -424,14 +424,14 @@ static void persistent_operands_are_used_in_place(void **state) {
                     k = 7 + (int64_t)draw(&random, 18);
             struct mmul_worker_options options = {.tile = TILE(m, n, k, 2, 2, 2),
                                                   .lasting = (unsigned)draw(&random, 8)};
-            options.tile.spare_bytes = (int64_t)draw(&random, 3) * 4000;
-            assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+            options.tile.free_bytes = (int64_t)draw(&random, 3) * 4000;
+            assert_int_equal(mmul_worker_reconfigure(&t.worker, &options, &t.err), MMUL_OK);
             assert_int_equal(mmul_worker_multiply(&t.worker, &p, &t.err), MMUL_OK);
             assert_product(&p);
             int64_t bytes = 0;
             for (int e = 0; e < MMUL_CACHED_TILES; e++)
                 bytes += t.worker.kept.entries[e].capacity * (int64_t)sizeof(float);
-            assert_in_range(bytes, 0, t.worker.kept.bytes_most);
+            assert_in_range(bytes, 0, t.worker.kept.max_bytes);
             assert_true(!t.worker.replaced || late.buffers == 0);
         }
         for (int i = 0; i < MATRICES; i++)
@@ -448,8 +448,8 @@ static void a_result_is_an_operand_without_an_upload(void **state) {
     struct bench t;
     setup(&t, &s);
     struct mmul_worker_options options = {.tile = s.tile, .lasting = 7};
-    options.tile.spare_bytes = 1 << 20;
-    assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+    options.tile.free_bytes = 1 << 20;
+    assert_int_equal(mmul_worker_reconfigure(&t.worker, &options, &t.err), MMUL_OK);
     float *b = t.b, *c = t.c, *d = t.c_in;
     t.product.b = t.b = t.a;
     multiply(&t);
@@ -459,10 +459,10 @@ static void a_result_is_an_operand_without_an_upload(void **state) {
     multiply(&t);
     assert_int_equal(late.uploads, 1);
     assert_int_equal(late.buffers, 3);
-    mmul_worker_forget(&t.worker); // drops operands that are not persistent
+    mmul_worker_invalidate_operands(&t.worker); // drops operands that are not persistent
     multiply(&t);
     assert_int_equal(late.uploads, 1);
-    mmul_worker_forget_memory(&t.worker, c, c + s.m * t.product.lda);
+    mmul_worker_invalidate_memory(&t.worker, c, c + s.m * t.product.lda);
     c[0] += 1;
     multiply(&t);
     assert_int_equal(late.uploads, 2);

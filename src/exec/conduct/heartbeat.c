@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec/conduct/farewell.h"
+#include "exec/conduct/lost_ranks.h"
 
 static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 10,
                     BEAT_SECONDS = 0.5;
@@ -29,8 +29,8 @@ enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS };
 enum { LENDING = 2 };  // index of the first word of a question or an answer
 enum { STANDING = 8 }; // index of the first progress word, in messages of every kind
 
-_Static_assert((int)LENDING + (int)MMUL_LENDING_WORDS <= (int)STANDING, "they fit");
-_Static_assert((int)STANDING + (int)MMUL_STANDING_WORDS <= (int)MMUL_WORDS, "these, too");
+_Static_assert((int)LENDING + (int)MMUL_NODE_STEAL_WORDS <= (int)STANDING, "they fit");
+_Static_assert((int)STANDING + (int)MMUL_RANK_STATUS_WORDS <= (int)MMUL_WORDS, "these, too");
 
 struct mmul_heartbeat_peer {
     struct mmul_words receive, send;
@@ -46,18 +46,18 @@ struct mmul_heartbeat_peer {
 };
 
 static bool is_root(const struct mmul_heartbeat *heartbeat) {
-    return heartbeat->run->site.context->comm->rank == 0;
+    return heartbeat->run->rank_resources.context->comm->rank == 0;
 }
 
 static bool is_cancelled(const struct mmul_heartbeat *heartbeat) {
-    return mmul_failure_is_void(&heartbeat->run->site.failure);
+    return mmul_failure_is_void(&heartbeat->run->rank_resources.failure);
 }
 
 // A failed heartbeat message does not fail the run: it only looks like silence. Messages that count
 // are the exception.
 static struct mmul_peers peers_of(const struct mmul_heartbeat *heartbeat,
                                   const struct mmul_heartbeat_peer *peer) {
-    struct mmul_peers peers = heartbeat->run->site.transport.talk;
+    struct mmul_peers peers = heartbeat->run->rank_resources.transport.talk;
     peers.failure = peer->counts ? peers.failure : NULL;
     peers.alarm = peer->counts ? peers.alarm : NULL;
     return peers;
@@ -79,11 +79,11 @@ static void fill_message(const struct mmul_heartbeat *heartbeat, enum kind kind,
     const struct mmul_run *run = heartbeat->run;
     words[KIND] = kind;
     words[CANCELLED] = is_cancelled(heartbeat);
-    words[RIGHT] = atomic_load(&run->site.findings.blocks_right);
-    words[GARBLED] = atomic_load(&run->site.findings.blocks_garbled);
-    words[PLAIN_DONE] = atomic_load(&run->site.findings.plain_done);
-    words[PLAIN_LINES] = atomic_load(&run->site.findings.plain_lines);
-    words[PLAIN_FLOPS] = atomic_load(&run->site.findings.plain_flops);
+    words[RIGHT] = atomic_load(&run->rank_resources.findings.blocks_right);
+    words[GARBLED] = atomic_load(&run->rank_resources.findings.blocks_garbled);
+    words[PLAIN_DONE] = atomic_load(&run->rank_resources.findings.plain_done);
+    words[PLAIN_LINES] = atomic_load(&run->rank_resources.findings.plain_lines);
+    words[PLAIN_FLOPS] = atomic_load(&run->rank_resources.findings.plain_flops);
     memcpy(words + STANDING, &heartbeat->mine, sizeof heartbeat->mine);
 }
 
@@ -117,7 +117,7 @@ static void notify_user(const struct mmul_heartbeat *heartbeat,
     if (calls->notice == NULL)
         return;
     int length = snprintf(text, sizeof text, "rank %d on %.64s ", peer->rank,
-                          heartbeat->run->site.context->cluster->ranks[peer->rank].host);
+                          heartbeat->run->rank_resources.context->cluster->ranks[peer->rank].host);
     va_start(arguments, format);
     vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
     va_end(arguments);
@@ -128,26 +128,27 @@ static void handle_lending_message(struct mmul_heartbeat *heartbeat,
                                    struct mmul_heartbeat_peer *peer, enum kind kind,
                                    const int64_t *words) {
     if (kind == ASK) {
-        mmul_lending_want(&heartbeat->lending, peer->rank, words);
+        mmul_node_steal_add_request(&heartbeat->lending, peer->rank, words);
     } else if (kind == GIVEN) {
-        mmul_lending_hear(&heartbeat->run->site, words);
+        mmul_node_steal_process_reply(&heartbeat->run->rank_resources, words);
     } else if (kind == QUESTION) {
         heartbeat->is_asked = true;
         memcpy(heartbeat->question, words, sizeof heartbeat->question);
     } else {
         peer->counts = peer->asks;
-        mmul_lending_end(&heartbeat->lending, words);
+        mmul_node_steal_process_answer(&heartbeat->lending, words);
     }
 }
 
 static void handle_message(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
     enum kind kind = (enum kind)peer->receive.values[KIND];
-    bool lends = kind >= ASK;
-    if (lends)
+    bool steal_scope = kind >= ASK;
+    if (steal_scope)
         handle_lending_message(heartbeat, peer, kind, peer->receive.values + LENDING);
-    memcpy(peer->heard, peer->receive.values, (lends ? LENDING : STANDING) * sizeof *peer->heard);
+    memcpy(peer->heard, peer->receive.values,
+           (steal_scope ? LENDING : STANDING) * sizeof *peer->heard);
     memcpy(peer->heard + STANDING, peer->receive.values + STANDING,
-           MMUL_STANDING_WORDS * sizeof *peer->heard);
+           MMUL_RANK_STATUS_WORDS * sizeof *peer->heard);
     peer->has_spoken = true;
     if (peer->named > 0)
         notify_user(heartbeat, peer, "moves again, after %.0f s", peer->silent);
@@ -155,7 +156,7 @@ static void handle_message(struct mmul_heartbeat *heartbeat, struct mmul_heartbe
     if (kind == LEAVING || kind == BYE)
         peer->last = kind;
     if (peer->heard[CANCELLED] != 0 || kind == CANCEL)
-        mmul_failure_void(&heartbeat->run->site.failure);
+        mmul_failure_void_traffic(&heartbeat->run->rank_resources.failure);
     heartbeat->has_cancelled |= peer->heard[CANCELLED] != 0;
     heartbeat->is_over |= kind == OVER;
     if (kind != BYE && kind != OVER)
@@ -173,7 +174,8 @@ static void check_silence(struct mmul_heartbeat *heartbeat, struct mmul_heartbea
     bool listens = peer->receive.active;
     handle_messages(heartbeat, peer);
     // While root waits it sends messages to rank 1 only.
-    if (!listens || (!is_root(heartbeat) && heartbeat->run->site.context->comm->rank != 1))
+    if (!listens ||
+        (!is_root(heartbeat) && heartbeat->run->rank_resources.context->comm->rank != 1))
         return;
     peer->silent += awake;
     const double crowd = heartbeat->interval > 1 ? heartbeat->interval - 1 : 0;
@@ -204,7 +206,7 @@ static void report_plain_work(struct mmul_heartbeat *heartbeat,
     const int64_t *words = peer->heard;
     if ((double)words[PLAIN_FLOPS] <= short_flops || words[PLAIN_LINES] <= 0)
         return;
-    heartbeat->told_at = now;
+    heartbeat->last_notice_at = now;
     notify_user(heartbeat, peer,
                 "computes by plain loops, because the check found its device wrong: %.0f %% "
                 "of %lld lines",
@@ -246,12 +248,12 @@ static void cancel_hopeless_run(struct mmul_heartbeat *heartbeat, int64_t blocks
         &err, MMUL_ERR_WRONG,
         "all blocks that were checked are wrong, %lld on %d rank%s; computing them again by plain "
         "loops was given up",
-        (long long)blocks, run->site.context->comm->size,
-        run->site.context->comm->size == 1 ? "" : "s");
+        (long long)blocks, run->rank_resources.context->comm->size,
+        run->rank_resources.context->comm->size == 1 ? "" : "s");
     mmul_hint(&err, "suspect what they share: OpenBLAS's kernels for this processor "
                     "(OPENBLAS_CORETYPE=Haswell takes others), or memory");
     heartbeat->has_cancelled = true;
-    mmul_failure_keep(&run->site.failure, &err);
+    mmul_failure_keep(&run->rank_resources.failure, &err);
 }
 
 // Root, with each of its beats: ends a hopeless run, and tells about plain loops every five
@@ -262,7 +264,7 @@ static void judge_checks(struct mmul_heartbeat *heartbeat, double now) {
     fill_message(heartbeat, BEAT, heartbeat->own->heard);
     if (is_hopeless(heartbeat, &blocks))
         cancel_hopeless_run(heartbeat, blocks);
-    if (now - heartbeat->told_at < told_seconds)
+    if (now - heartbeat->last_notice_at < told_seconds)
         return;
     for (int i = -1; i < heartbeat->peer_count; i++)
         report_plain_work(heartbeat, i < 0 ? heartbeat->own : &heartbeat->peers[i], now);
@@ -275,7 +277,7 @@ static bool send_lending_message(const struct mmul_heartbeat *heartbeat,
                                  struct mmul_heartbeat_peer *peer, enum kind kind,
                                  const int64_t *words) {
     fill_message(heartbeat, kind, peer->send.values);
-    memcpy(peer->send.values + LENDING, words, MMUL_LENDING_WORDS * sizeof *words);
+    memcpy(peer->send.values + LENDING, words, MMUL_NODE_STEAL_WORDS * sizeof *words);
     return send_prepared(heartbeat, peer);
 }
 
@@ -285,7 +287,7 @@ static void serve_borrowers(struct mmul_heartbeat *heartbeat) {
     for (int i = 0; i < at_once && i < heartbeat->peer_count; i++) {
         struct mmul_heartbeat_peer *peer =
             &heartbeat->peers[heartbeat->turn++ % (unsigned)heartbeat->peer_count];
-        struct mmul_want *want = &heartbeat->lending.wants[peer->rank];
+        struct mmul_steal_request *want = &heartbeat->lending.wants[peer->rank];
         if (peer->asks)
             handle_messages(heartbeat, peer);
         if (want->is_answered && is_transfer_over(heartbeat, peer, &peer->send))
@@ -295,17 +297,18 @@ static void serve_borrowers(struct mmul_heartbeat *heartbeat) {
 
 // Root: asks a leader for lines on behalf of a waiting rank, or receives the leader's answer.
 static void ask_lender(struct mmul_heartbeat *heartbeat) {
-    struct mmul_lending *lending = &heartbeat->lending;
-    int64_t question[MMUL_LENDING_WORDS], answer[MMUL_LENDING_WORDS];
+    struct mmul_node_steal *lending = &heartbeat->lending;
+    int64_t question[MMUL_NODE_STEAL_WORDS], answer[MMUL_NODE_STEAL_WORDS];
     if (is_cancelled(heartbeat))
-        mmul_lending_refuse(lending);
+        mmul_node_steal_refuse_requests(lending);
     bool waits = lending->is_asked;
-    int rank = waits ? lending->leader : mmul_lending_find(lending, question);
+    int rank = waits ? lending->leader : mmul_node_steal_choose_victim(lending, question);
     if (rank < 0)
         return;
     if (rank == 0) {
-        mmul_lending_answer(&heartbeat->run->site, heartbeat->run->stages, question, answer);
-        mmul_lending_end(lending, answer);
+        mmul_node_steal_answer_question(&heartbeat->run->rank_resources, heartbeat->run->stages,
+                                        question, answer);
+        mmul_node_steal_process_answer(lending, answer);
         return;
     }
     struct mmul_heartbeat_peer *peer = &heartbeat->peers[rank - 1];
@@ -314,7 +317,7 @@ static void ask_lender(struct mmul_heartbeat *heartbeat) {
     if (waits || !is_sent)
         return;
     if (!peer->receive.active || peer->last == LEAVING || peer->last == BYE) {
-        mmul_lending_leave(lending);
+        mmul_node_steal_exclude_victim(lending);
         return;
     }
     peer->counts = lending->is_asked = true;
@@ -322,40 +325,41 @@ static void ask_lender(struct mmul_heartbeat *heartbeat) {
 }
 
 static void serve_lending_on_root(struct mmul_heartbeat *heartbeat) {
-    int64_t words[MMUL_LENDING_WORDS];
-    if (mmul_lending_ask(&heartbeat->run->site, words))
-        mmul_lending_want(&heartbeat->lending, 0, words);
+    int64_t words[MMUL_NODE_STEAL_WORDS];
+    if (mmul_node_steal_take_request(&heartbeat->run->rank_resources, words))
+        mmul_node_steal_add_request(&heartbeat->lending, 0, words);
     serve_borrowers(heartbeat);
     ask_lender(heartbeat);
 }
 
 // Non-root rank that may request lines, or leads a node that may be asked.
 static void serve_lending_elsewhere(struct mmul_heartbeat *heartbeat) {
-    struct mmul_site *site = &heartbeat->run->site;
+    struct mmul_rank_resources *rank_resources = &heartbeat->run->rank_resources;
     struct mmul_heartbeat_peer *peer = &heartbeat->peers[0];
-    int64_t words[MMUL_LENDING_WORDS];
+    int64_t words[MMUL_NODE_STEAL_WORDS];
     handle_messages(heartbeat, peer);
     if (!peer->receive.active)
-        mmul_lending_give_up(site);
+        mmul_node_steal_cancel_request(rank_resources);
     if (!is_transfer_over(heartbeat, peer, &peer->send))
         return;
     if (heartbeat->is_asked) {
         heartbeat->is_asked = false;
-        mmul_lending_answer(site, heartbeat->run->stages, heartbeat->question, words);
+        mmul_node_steal_answer_question(rank_resources, heartbeat->run->stages, heartbeat->question,
+                                        words);
         (void)send_lending_message(heartbeat, peer, ANSWER, words);
-    } else if (mmul_lending_ask(site, words)) {
+    } else if (mmul_node_steal_take_request(rank_resources, words)) {
         (void)send_lending_message(heartbeat, peer, ASK, words);
     }
 }
 
 static void serve_lending(struct mmul_heartbeat *heartbeat) {
-    struct mmul_site *site = &heartbeat->run->site;
-    if (site->lends == MMUL_LENDS_NOTHING)
+    struct mmul_rank_resources *rank_resources = &heartbeat->run->rank_resources;
+    if (rank_resources->steal_scope == MMUL_STEAL_NOTHING)
         return;
-    mmul_loans_attend(site);
+    mmul_steals_poll(rank_resources);
     if (is_root(heartbeat))
         serve_lending_on_root(heartbeat);
-    else if (heartbeat->lends)
+    else if (heartbeat->steal_scope)
         serve_lending_elsewhere(heartbeat);
 }
 
@@ -364,14 +368,14 @@ static void serve_lending(struct mmul_heartbeat *heartbeat) {
 static void poll_peers(struct mmul_heartbeat *heartbeat) {
     double now = mmul_clock_now(), awake = now - heartbeat->looked_at;
     bool beats = now - heartbeat->sent_at >= heartbeat->interval;
-    mmul_farewell_attend();
+    mmul_lost_ranks_poll();
     awake = awake < AWAKE_SECONDS ? awake : AWAKE_SECONDS;
     heartbeat->looked_at = now;
     for (int i = 0; i < heartbeat->peer_count; i++)
         check_silence(heartbeat, &heartbeat->peers[i], awake);
     if (beats) {
         heartbeat->sent_at = now;
-        heartbeat->mine = mmul_standing_look(&heartbeat->watch, false, now);
+        heartbeat->mine = mmul_rank_status_read(&heartbeat->watch, false, now);
     }
     if (beats && is_root(heartbeat))
         judge_checks(heartbeat, now);
@@ -379,7 +383,7 @@ static void poll_peers(struct mmul_heartbeat *heartbeat) {
         send_due_messages(heartbeat, beats);
 }
 
-void mmul_heartbeat_attend(struct mmul_heartbeat *heartbeat) {
+void mmul_heartbeat_poll(struct mmul_heartbeat *heartbeat) {
     serve_lending(heartbeat);
     if (mmul_clock_now() - heartbeat->looked_at >= LOOK_SECONDS)
         poll_peers(heartbeat);
@@ -413,7 +417,7 @@ static bool is_step_done(const struct mmul_heartbeat *heartbeat, struct mmul_hea
 
 void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat) {
     const enum closing_step last = is_root(heartbeat) ? HEAR_BYE : SENT;
-    heartbeat->mine = mmul_standing_look(&heartbeat->watch, true, mmul_clock_now());
+    heartbeat->mine = mmul_rank_status_read(&heartbeat->watch, true, mmul_clock_now());
     heartbeat->has_ended = true;
     for (enum closing_step step = is_root(heartbeat) ? HEAR_LEAVING : SAY_LEAVING; step <= last;
          step++) {
@@ -425,7 +429,7 @@ void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat) {
                 i++;
                 continue;
             }
-            mmul_clock_nap(nap);
+            mmul_clock_sleep(nap);
             nap = nap < 1e-3 ? 1.5 * nap : nap;
             serve_lending(heartbeat);
             poll_peers(heartbeat);
@@ -435,7 +439,7 @@ void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat) {
 
 enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mmul_run *run,
                                      struct mmul_error *err) {
-    const struct mmul_comm *comm = run->site.context->comm;
+    const struct mmul_comm *comm = run->rank_resources.context->comm;
     const double now = mmul_clock_now(), crowd = comm->size / 500.0;
     int peers = comm->rank > 0 ? 1 : comm->size - 1;
     *heartbeat = (struct mmul_heartbeat){.run = run,
@@ -444,28 +448,30 @@ enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mm
                                          .sent_at = now};
     enum mmul_status status = MMUL_ALLOCATE(heartbeat->peers, peers + 1, "signs of life", err);
     if (status == MMUL_OK)
-        status = mmul_standing_watch_init(&heartbeat->watch, run, err);
+        status = mmul_rank_status_tracker_init(&heartbeat->watch, run, err);
     if (status == MMUL_OK) {
         heartbeat->own = &heartbeat->peers[peers];
         heartbeat->own->rank = comm->rank;
-        status = mmul_lending_init(&heartbeat->lending, &run->site, run->stages, err);
+        status = mmul_node_steal_init(&heartbeat->lending, &run->rank_resources, run->stages, err);
     }
-    heartbeat->lends = run->site.lends != MMUL_LENDS_NOTHING &&
-                       (comm->node_rank == 0 || mmul_lending_may_ask(&run->site, comm->rank));
+    heartbeat->steal_scope =
+        run->rank_resources.steal_scope != MMUL_STEAL_NOTHING &&
+        (comm->node_rank == 0 || mmul_node_steal_may_request(&run->rank_resources, comm->rank));
     for (int i = 0; status == MMUL_OK && i < peers; i++) {
         struct mmul_heartbeat_peer *peer = &heartbeat->peers[i];
         peer->rank = comm->rank > 0 ? 0 : i + 1;
-        peer->asks = comm->rank == 0 && mmul_lending_may_ask(&run->site, peer->rank);
-        peer->counts = comm->rank == 0 ? peer->asks : heartbeat->lends;
+        peer->asks =
+            comm->rank == 0 && mmul_node_steal_may_request(&run->rank_resources, peer->rank);
+        peer->counts = comm->rank == 0 ? peer->asks : heartbeat->steal_scope;
     }
     return status;
 }
 
-bool mmul_heartbeat_standing(struct mmul_heartbeat *heartbeat, int rank, double now,
-                             struct mmul_standing *standing) {
+bool mmul_heartbeat_rank_status(struct mmul_heartbeat *heartbeat, int rank, double now,
+                                struct mmul_rank_status *standing) {
     if (rank == 0) {
         *standing = heartbeat->has_ended ? heartbeat->mine
-                                         : mmul_standing_look(&heartbeat->watch, false, now);
+                                         : mmul_rank_status_read(&heartbeat->watch, false, now);
         return true;
     }
     const struct mmul_heartbeat_peer *peer = &heartbeat->peers[rank - 1];
@@ -474,15 +480,15 @@ bool mmul_heartbeat_standing(struct mmul_heartbeat *heartbeat, int rank, double 
 }
 
 void mmul_heartbeat_begin(struct mmul_heartbeat *heartbeat) {
-    const struct mmul_comm *comm = heartbeat->run->site.context->comm;
+    const struct mmul_comm *comm = heartbeat->run->rank_resources.context->comm;
     heartbeat->peer_count = comm->rank > 0 ? 1 : comm->size - 1;
     for (int i = 0; i < heartbeat->peer_count; i++)
         post_receive(heartbeat, &heartbeat->peers[i]);
 }
 
 void mmul_heartbeat_fini(struct mmul_heartbeat *heartbeat) {
-    mmul_lending_fini(&heartbeat->lending);
-    mmul_standing_watch_fini(&heartbeat->watch);
+    mmul_node_steal_fini(&heartbeat->lending);
+    mmul_rank_status_tracker_fini(&heartbeat->watch);
     mmul_free(heartbeat->peers);
     *heartbeat = (struct mmul_heartbeat){0};
 }

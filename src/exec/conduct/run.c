@@ -12,17 +12,17 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "exec/conduct/forecast.h"
 #include "exec/conduct/heartbeat.h"
-#include "exec/conduct/outlook.h"
-#include "exec/memory/spare.h"
-#include "exec/setup/board.h"
-#include "exec/setup/effort.h"
+#include "exec/memory/segment_cache.h"
 #include "exec/setup/fallback.h"
-#include "exec/setup/pipeline.h"
+#include "exec/status/device_usage.h"
+#include "exec/status/job_status.h"
 #include "exec/steps/stage_work.h"
-#include "exec/tasks/loans.h"
+#include "exec/tasks/steals.h"
 #include "exec/tasks/work.h"
 #include "exec/tasks/write_back.h"
+#include "exec/threads/compute_thread.h"
 #include "exec/traffic/mover.h"
 #include "io/matrix_file.h"
 #include "model/dtype.h"
@@ -31,15 +31,16 @@
 
 // Creates the transport for the nodes that take part in any product with a schedule.
 static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error *err) {
-    const struct mmul_comm *comm = run->site.context->comm;
+    const struct mmul_comm *comm = run->rank_resources.context->comm;
     bool *works = NULL;
     enum mmul_status status =
         mmul_comm_agree(comm, MMUL_ALLOCATE(works, comm->node_count, "nodes", err), err);
     for (int i = 0; status == MMUL_OK && i < run->stage_count; i++)
         for (int node = 0; run->stages[i].is.schedule != NULL && node < comm->node_count; node++)
-            works[node] |= mmul_schedule_nodes(run->stages[i].is.schedule)[node].takes_part;
+            works[node] |= mmul_schedule_nodes(run->stages[i].is.schedule)[node].participates;
     if (status == MMUL_OK)
-        status = mmul_transport_init(comm, works, &run->site.failure, &run->site.transport, err);
+        status = mmul_transport_init(comm, works, &run->rank_resources.failure,
+                                     &run->rank_resources.transport, err);
     mmul_free(works);
     return status;
 }
@@ -47,15 +48,17 @@ static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error
 static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_run_request *request,
                                       struct mmul_error *err) {
     enum mmul_status status =
-        MMUL_ALLOCATE_ALL("stages", err, MMUL_WANT(run->stages, request->stage_count),
-                          MMUL_WANT(run->site.makers, run->site.values->plan->place_count));
+        MMUL_ALLOCATE_ALL("stages", err, MMUL_ARRAY(run->stages, request->stage_count),
+                          MMUL_ARRAY(run->rank_resources.producing_stages,
+                                     run->rank_resources.values->plan->place_count));
     if (status == MMUL_OK && request->options->records)
         status = MMUL_ALLOCATE(run->parts, request->stage_count, "a record", err);
     for (int i = 0; status == MMUL_OK && i < request->stage_count; i++) {
         run->stage_count = i + 1;
-        status = mmul_stage_init(&run->stages[i], &run->site, i, &request->stages[i], err);
-        if (request->stages[i].panels_of >= 0)
-            run->stages[i].panels_from = &run->stages[request->stages[i].panels_of];
+        status =
+            mmul_stage_init(&run->stages[i], &run->rank_resources, i, &request->stages[i], err);
+        if (request->stages[i].panels_stage >= 0)
+            run->stages[i].panels_from = &run->stages[request->stages[i].panels_stage];
     }
     for (int i = run->stage_count - 1; status == MMUL_OK && i >= 0; i--) {
         struct mmul_stage *stage = &run->stages[i], *last = &run->stages[stage->is.due - 1];
@@ -67,29 +70,30 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
     return status;
 }
 
-// Returns what other nodes may compute of a stage (exec/tasks/lending.h).
-static enum mmul_lends find_lends(const struct mmul_run *run, const struct mmul_stage *stage) {
+// Returns what other nodes may compute of a stage (exec/tasks/node_steal.h).
+static enum mmul_steal_scope find_lends(const struct mmul_run *run,
+                                        const struct mmul_stage *stage) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     if (schedule == NULL || schedule->claim_share == 0 || stage->comm->node_count == 1)
-        return MMUL_LENDS_NOTHING;
-    if (schedule->lends)
-        return stage->plan->lends_nothing ? MMUL_LENDS_NOTHING : MMUL_LENDS_VALUES;
-    return run->stage_count == 1 && stage->is.step->fused_count == 0 ? MMUL_LENDS_MAPPED
-                                                                     : MMUL_LENDS_NOTHING;
+        return MMUL_STEAL_NOTHING;
+    if (schedule->steal_scope)
+        return stage->plan->steals_nothing ? MMUL_STEAL_NOTHING : MMUL_STEAL_VALUES;
+    return run->stage_count == 1 && stage->is.step->fused_count == 0 ? MMUL_STEAL_MAPPED
+                                                                     : MMUL_STEAL_NOTHING;
 }
 
 static enum mmul_status create_loans(struct mmul_run *run, struct mmul_error *err) {
     int64_t bytes = 0;
     for (int i = 0; i < run->stage_count; i++) {
         struct mmul_stage *stage = &run->stages[i];
-        stage->lends = find_lends(run, stage);
-        if (stage->lends == MMUL_LENDS_VALUES)
-            bytes =
-                mmul_larger(bytes, mmul_schedule_loan_bytes(stage->is.schedule, stage->comm->rank));
-        if (stage->lends != MMUL_LENDS_NOTHING)
-            run->site.lends = stage->lends;
+        stage->steal_scope = find_lends(run, stage);
+        if (stage->steal_scope == MMUL_STEAL_VALUES)
+            bytes = mmul_max(
+                bytes, mmul_schedule_stolen_bytes_most(stage->is.schedule, stage->comm->rank));
+        if (stage->steal_scope != MMUL_STEAL_NOTHING)
+            run->rank_resources.steal_scope = stage->steal_scope;
     }
-    return mmul_loans_create(&run->site, bytes, err);
+    return mmul_steals_create(&run->rank_resources, bytes, err);
 }
 
 // Warms up the device. If its kernels do not build, the device is replaced like one that fails
@@ -100,19 +104,21 @@ static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
     for (int i = 0; i < run->stage_count; i++) {
         const struct mmul_worker_options options = mmul_stage_worker_options(&run->stages[i]);
         const struct mmul_tile tile = options.tile;
-        double *largest = &most[mmul_dtype_computed(options.a_dtype, options.b_dtype)];
+        double *largest = &most[mmul_dtype_of_product(options.a_dtype, options.b_dtype)];
         *largest = fmax(*largest, (double)tile.m * (double)tile.n * (double)tile.k);
     }
     for (int i = 0; status == MMUL_OK && i < MMUL_DTYPES; i++)
         if (most[i] > 0)
-            status = mmul_context_warm_up(run->site.context, (enum mmul_dtype)i, most[i], err);
+            status =
+                mmul_context_warm_up(run->rank_resources.context, (enum mmul_dtype)i, most[i], err);
     if (status != MMUL_OK)
-        status = mmul_context_fall_back(run->site.context, run->site.options->no_fallback, err);
+        status = mmul_context_fall_back(run->rank_resources.context,
+                                        run->rank_resources.options->no_fallback, err);
     return status;
 }
 
 static void wake_sleepers(void *context) {
-    mmul_progress_rouse(context);
+    mmul_progress_wake_all(context);
 }
 
 // Provides the node's segment. A small segment is kept for the next run if every node has one:
@@ -120,17 +126,18 @@ static void wake_sleepers(void *context) {
 static enum mmul_status take_segment(struct mmul_run *run, int64_t bytes, struct mmul_error *err) {
     enum { SMALL = 1 << 18 };
     bool is_new;
-    if (!run->site.values->plan->is_repeated)
-        return mmul_shared_create(run->site.context->comm, bytes, &run->site.segment, err);
-    run->leaves_segment = bytes <= SMALL;
-    return mmul_spare_take(run->site.context, MMUL_SPARE_RUN, bytes, &run->site.segment, &is_new,
-                           err);
+    if (!run->rank_resources.values->plan->is_repeated)
+        return mmul_shared_create(run->rank_resources.context->comm, bytes,
+                                  &run->rank_resources.segment, err);
+    run->caches_segment = bytes <= SMALL;
+    return mmul_segment_cache_take(run->rank_resources.context, MMUL_SEGMENT_CACHE_RUN, bytes,
+                                   &run->rank_resources.segment, &is_new, err);
 }
 
 // Creates the segment and lays it out: counters first, then the memory of the stages.
 static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *err) {
     struct mmul_segment_size size = {.stages = 0};
-    const int ranks = run->site.context->comm->node_size;
+    const int ranks = run->rank_resources.context->comm->node_size;
     int64_t begins[MMUL_SEGMENT_PARTS];
     int64_t at = MMUL_RUN_COUNTERS + (int64_t)ranks * MMUL_RUN_COUNTERS_EACH;
     int ends[MMUL_SEGMENT_PARTS] = {0};
@@ -139,31 +146,34 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
         const int part = mmul_segment_size_add(
             &size, mmul_program_segment_user(stage->plan, stage->is.step), stage->bytes);
         stage->memory_part = part;
-        stage->memory_needs = ends[part];
+        stage->memory_wait_count = ends[part];
         ends[part] = i + 1;
     }
     enum mmul_status status = take_segment(run, mmul_segment_size_bytes(&size, ranks, begins), err);
     if (status != MMUL_OK)
         return status;
     // Zeroed memory: nothing is done yet.
-    run->site.progress = (struct mmul_run_progress *)(void *)run->site.segment.data;
-    run->site.progress->rank_count = ranks;
-    run->site.failure.shared = &run->site.progress->cancelled;
-    run->site.failure.rouse = wake_sleepers;
-    run->site.failure.context = run->site.progress;
+    run->rank_resources.progress =
+        (struct mmul_run_progress *)(void *)run->rank_resources.segment.data;
+    run->rank_resources.progress->rank_count = ranks;
+    run->rank_resources.failure.shared = &run->rank_resources.progress->cancelled;
+    run->rank_resources.failure.wake_waiting_threads = wake_sleepers;
+    run->rank_resources.failure.context = run->rank_resources.progress;
     for (int i = 0; i < run->stage_count; i++, at += mmul_stage_progress_bytes(ranks)) {
         struct mmul_stage *stage = &run->stages[i];
-        stage->progress = (struct mmul_stage_progress *)(void *)(run->site.segment.data + at);
-        stage->memory = run->site.segment.data + begins[stage->memory_part];
+        stage->progress =
+            (struct mmul_stage_progress *)(void *)(run->rank_resources.segment.data + at);
+        stage->memory = run->rank_resources.segment.data + begins[stage->memory_part];
     }
     return MMUL_OK;
 }
 
 static enum mmul_status create_works(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_worker_options options = mmul_stage_worker_options(&run->stages[0]);
-    enum mmul_status status = mmul_worker_init(&run->site.worker, run->site.context, &options, err);
+    enum mmul_status status =
+        mmul_worker_init(&run->rank_resources.worker, run->rank_resources.context, &options, err);
     if (status == MMUL_OK)
-        status = mmul_works_create_turns(&run->site, err);
+        status = mmul_works_create_private(&run->rank_resources, err);
     for (int i = 0; status == MMUL_OK && i < run->stage_count; i++)
         if (run->stages[i].is.kind->prepare != NULL)
             status = run->stages[i].is.kind->prepare(&run->stages[i], err);
@@ -180,31 +190,33 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
         mmul_free(made); // still empty
         return status;
     }
-    made->site.context = context;
-    made->site.options = request->options;
+    made->rank_resources.context = context;
+    made->rank_resources.options = request->options;
     made->calls = request->calls;
-    made->site.values = request->values;
-    made->site.transport = MMUL_TRANSPORT_NONE;
-    mmul_watchdog_init(&made->site.watchdog, context, made->site.options->device_timeout_seconds,
-                       made->site.options->no_fallback);
+    made->rank_resources.values = request->values;
+    made->rank_resources.transport = MMUL_TRANSPORT_NONE;
+    mmul_watchdog_init(&made->rank_resources.watchdog, context,
+                       made->rank_resources.options->device_timeout_seconds,
+                       made->rank_resources.options->no_fallback);
     status = create_stages(made, request, err);
     if (status == MMUL_OK)
         status = create_loans(made, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_transport(made, err), err);
-    mmul_board_enter(context, "warm up");
+    mmul_job_status_set_phase(context, "warm up");
     mmul_stopwatch_enter(&context->watch, &context->startup.warm_up_seconds);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, warm_up(made, err), err);
-    mmul_effort_begin_run(context, request->values->plan->seconds);
-    made->site.begin = mmul_clock_now(); // the device is warm: the clock starts
-    mmul_stopwatch_enter_at(&context->watch, NULL, made->site.begin);
-    mmul_stopwatch_enter_at(&made->site.watch, &made->site.mine.setup_seconds, made->site.begin);
+    mmul_device_usage_begin_run(context, request->values->plan->seconds);
+    made->rank_resources.begin = mmul_clock_now(); // the device is warm: the clock starts
+    mmul_stopwatch_enter_at(&context->watch, NULL, made->rank_resources.begin);
+    mmul_stopwatch_enter_at(&made->rank_resources.watch, &made->rank_resources.mine.setup_seconds,
+                            made->rank_resources.begin);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_segment(made, err), err);
     if (status == MMUL_OK)
-        status = mmul_run_create_trace(&made->site, err);
+        status = mmul_run_create_trace(&made->rank_resources, err);
     for (int i = 0; status == MMUL_OK && i < made->stage_count; i++)
         if (made->stages[i].is.kind->open != NULL)
             status = made->stages[i].is.kind->open(&made->stages[i], err);
@@ -220,24 +232,25 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
 void mmul_run_destroy(struct mmul_run *run) {
     if (run == NULL)
         return;
-    mmul_worker_fini(&run->site.worker);
-    mmul_epilogue_room_fini(&run->site.epilogue_room);
-    mmul_verifier_room_fini(&run->site.verifier_room);
-    mmul_check_destroy(run->site.grid_room.check);
+    mmul_worker_fini(&run->rank_resources.worker);
+    mmul_epilogue_buffers_fini(&run->rank_resources.epilogue_buffers);
+    mmul_verifier_room_fini(&run->rank_resources.verifier_room);
+    mmul_check_destroy(run->rank_resources.grid_check_buffers.check);
     for (int i = 0; i < run->stage_count; i++)
         mmul_stage_fini(&run->stages[i]);
-    mmul_works_destroy_turns(&run->site);
-    mmul_transport_fini(&run->site.transport);
+    mmul_works_destroy_private(&run->rank_resources);
+    mmul_transport_fini(&run->rank_resources.transport);
     // The driver of a lost device, or MPI, may still access the memory it was given.
-    const bool keeps =
-        run->site.watchdog.has_abandoned || mmul_comm_is_broken(run->site.context->comm);
-    mmul_loans_destroy(&run->site, keeps);
-    if (!keeps && run->leaves_segment)
-        mmul_spare_put(run->site.context, MMUL_SPARE_RUN, &run->site.segment);
+    const bool keeps = run->rank_resources.watchdog.has_abandoned ||
+                       mmul_comm_is_broken(run->rank_resources.context->comm);
+    mmul_steals_destroy(&run->rank_resources, keeps);
+    if (!keeps && run->caches_segment)
+        mmul_segment_cache_put(run->rank_resources.context, MMUL_SEGMENT_CACHE_RUN,
+                               &run->rank_resources.segment);
     else if (!keeps)
-        mmul_shared_destroy(&run->site.segment);
-    mmul_trace_destroy(run->site.trace);
-    mmul_free(run->site.makers);
+        mmul_shared_destroy(&run->rank_resources.segment);
+    mmul_trace_destroy(run->rank_resources.trace);
+    mmul_free(run->rank_resources.producing_stages);
     mmul_free(run->parts);
     mmul_free(run->stages);
     mmul_free(run);
@@ -250,16 +263,17 @@ void mmul_run_destroy(struct mmul_run *run) {
 static bool wait_for_counter(void *context, int rank, const _Atomic int64_t *counter,
                              int64_t goal) {
     struct mmul_stage *stage = context;
-    return mmul_stage_wait(stage, rank, counter, goal, &stage->site->mine.scatter_seconds, -1);
+    return mmul_stage_wait(stage, rank, counter, goal, &stage->rank_resources->mine.scatter_seconds,
+                           -1);
 }
 
 // Waits until all ranks of the node have done their part of the first `stages` stages.
 static bool wait_for_node(struct mmul_stage *stage, int stages) {
-    struct mmul_site *site = stage->site;
+    struct mmul_rank_resources *rank_resources = stage->rank_resources;
     bool done = true;
-    for (int i = 0; done && i < site->context->comm->node_size; i++)
-        done = mmul_stage_wait(stage, i, &site->progress->ranks[i].stages_done, stages,
-                               &site->mine.scatter_seconds, -1);
+    for (int i = 0; done && i < rank_resources->context->comm->node_size; i++)
+        done = mmul_stage_wait(stage, i, &rank_resources->progress->ranks[i].stages_done, stages,
+                               &rank_resources->mine.scatter_seconds, -1);
     return done;
 }
 
@@ -270,11 +284,12 @@ static void forget_memory(struct mmul_stage *stage, const struct mmul_program_st
         const int place = mmul_program_step_result(stage->plan, step, i);
         if (place < 0)
             continue;
-        const struct mmul_memory memory = mmul_values_memory(stage->site->values, place);
+        const struct mmul_memory memory = mmul_values_memory(stage->rank_resources->values, place);
         if (memory.begin == NULL)
             continue;
-        mmul_worker_forget_memory(&stage->site->worker, memory.begin, memory.end);
-        mmul_verifier_forget_memory(&stage->site->verifier_room, memory.begin, memory.end);
+        mmul_worker_invalidate_memory(&stage->rank_resources->worker, memory.begin, memory.end);
+        mmul_verifier_invalidate_memory(&stage->rank_resources->verifier_room, memory.begin,
+                                        memory.end);
     }
 }
 
@@ -285,10 +300,10 @@ static void keep_failure(struct mmul_stage *stage, const struct mmul_error *fail
     const char *origin = "";
     struct mmul_error err = *failed;
     if (err.status == MMUL_ERR_DATA)
-        origin = mmul_step_operation(stage->site->values->plan, step)->origin;
+        origin = mmul_step_operation(stage->rank_resources->values->plan, step)->origin;
     if (origin[0] != '\0')
         mmul_fail(&err, failed->status, "%s: %s", origin, failed->text);
-    mmul_failure_keep(&stage->site->failure, &err);
+    mmul_failure_keep(&stage->rank_resources->failure, &err);
 }
 
 // Computes late parts of other ranks in the stages before `stages`, instead of waiting for these
@@ -296,25 +311,25 @@ static void keep_failure(struct mmul_stage *stage, const struct mmul_error *fail
 static void help_other_ranks(struct mmul_run *run, int stages) {
     struct mmul_error err; // a replaced device leaves its message in it
     for (int i = run->stages_over; i < stages; i++) {
-        struct mmul_stage *stage = run->helped = &run->stages[i];
+        struct mmul_stage *stage = run->helped_stage = &run->stages[i];
         if (stage->is.kind->help != NULL && stage->is.kind->help(stage, &err) != MMUL_OK)
             keep_failure(stage, &err);
     }
-    run->helped = NULL;
+    run->helped_stage = NULL;
 }
 
 // Waits for a move to arrive and checks it. Its computing seconds count as copying. False: the run
 // was cancelled.
 static bool receive_move(struct mmul_run *run, struct mmul_stage *move) {
-    struct mmul_report_rank *mine = &run->site.mine;
+    struct mmul_report_rank *mine = &run->rank_resources.mine;
     struct mmul_error err;
-    mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+    mmul_stopwatch_enter(&run->rank_resources.watch, &mine->compute_seconds);
     const double computing_before = mine->compute_seconds;
     if (!move->is.kind->has_come(move, wait_for_counter, move))
         return false;
     if (move->is.kind->receive(move, &err) != MMUL_OK)
         keep_failure(move, &err);
-    mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+    mmul_stopwatch_enter(&run->rank_resources.watch, &mine->compute_seconds);
     mine->copy_seconds += mine->compute_seconds - computing_before;
     mine->compute_seconds = computing_before;
     return !mmul_stage_is_cancelled(move);
@@ -338,11 +353,11 @@ static bool receive_due_moves(struct mmul_run *run, int count) {
 // run was cancelled.
 static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
     struct mmul_error err;
-    help_other_ranks(run, (int)mmul_larger(stage->index - 1, stage->node_needs));
+    help_other_ranks(run, (int)mmul_max(stage->index - 1, stage->node_wait_count));
     for (; run->stages_over < stage->index - 1; run->stages_over++)
-        if (!mmul_stage_is_behind(run->stages, run->stages_over, wait_for_counter, stage))
+        if (!mmul_stage_has_ended(run->stages, run->stages_over, wait_for_counter, stage))
             return false;
-    if (!wait_for_node(stage, stage->node_needs))
+    if (!wait_for_node(stage, stage->node_wait_count))
         return false;
     if (stage->index > 0 && !receive_due_moves(run, stage->index))
         return false;
@@ -352,9 +367,9 @@ static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
     if (stage->is.also != NULL)
         forget_memory(stage, stage->is.also);
     const struct mmul_worker_options options = mmul_stage_worker_options(stage);
-    if (mmul_worker_turn(&run->site.worker, &options, &err) == MMUL_OK)
+    if (mmul_worker_reconfigure(&run->rank_resources.worker, &options, &err) == MMUL_OK)
         return true;
-    mmul_failure_keep(&run->site.failure, &err);
+    mmul_failure_keep(&run->rank_resources.failure, &err);
     return false;
 }
 
@@ -362,20 +377,20 @@ static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
 // goes to run->site.failure and cancels the node's other work. May be called again, and then
 // continues with the current stage.
 static void compute_stages(struct mmul_run *run) {
-    const int rank = run->site.context->comm->node_rank;
-    struct mmul_report_rank *mine = &run->site.mine;
+    const int rank = run->rank_resources.context->comm->node_rank;
+    struct mmul_report_rank *mine = &run->rank_resources.mine;
     struct mmul_report_part part = {0};
     if (run->parts != NULL) {
-        mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
-        part = mmul_run_begin_part(run);
+        mmul_stopwatch_enter(&run->rank_resources.watch, &mine->compute_seconds);
+        part = mmul_run_begin_record(run);
     }
-    for (; run->stage_at_hand < run->stage_count; run->stage_at_hand++) {
-        struct mmul_stage *stage = &run->stages[run->stage_at_hand];
+    for (; run->current_stage < run->stage_count; run->current_stage++) {
+        struct mmul_stage *stage = &run->stages[run->current_stage];
         struct mmul_error err; // a replaced device leaves its message in it
-        if (run->site.trace != NULL)
-            atomic_store(&run->site.trace->stage, run->stage_at_hand);
+        if (run->rank_resources.trace != NULL)
+            atomic_store(&run->rank_resources.trace->stage, run->current_stage);
         if (stage->is.kind->copies) // adds the running interval to the sum
-            mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+            mmul_stopwatch_enter(&run->rank_resources.watch, &mine->compute_seconds);
         const double computing_before = mine->compute_seconds;
         if (!stage->is_begun && !begin_stage(run, stage))
             return;
@@ -385,15 +400,16 @@ static void compute_stages(struct mmul_run *run) {
         if (mmul_stage_is_cancelled(stage))
             return;
         if (run->parts != NULL || stage->is.kind->copies)
-            mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+            mmul_stopwatch_enter(&run->rank_resources.watch, &mine->compute_seconds);
         // Before the counter rises: another rank may be through with the next stage at once.
         if (run->parts != NULL)
-            mmul_run_end_part(run, stage->index, &part);
+            mmul_run_end_record(run, stage->index, &part);
         if (stage->is.kind->copies) { // the time counted as computing since then
             mine->copy_seconds += mine->compute_seconds - computing_before;
             mine->compute_seconds = computing_before;
         }
-        mmul_progress_raise(run->site.progress, rank, &run->site.progress->ranks[rank].stages_done,
+        mmul_progress_raise(run->rank_resources.progress, rank,
+                            &run->rank_resources.progress->ranks[rank].stages_done,
                             stage->index + 1, stage->index + 1);
     }
     help_other_ranks(run, run->stage_count); // the last stages
@@ -405,17 +421,18 @@ static void compute_stages(struct mmul_run *run) {
 static bool replace_hung_device(struct mmul_run *run) {
     struct mmul_error err;
     enum mmul_status status;
-    if (!mmul_watchdog_give_up(&run->site.watchdog, &status, &err))
+    if (!mmul_watchdog_poll(&run->rank_resources.watchdog, &status, &err))
         return false;
-    struct mmul_stage *stage = run->helped != NULL ? run->helped : &run->stages[run->stage_at_hand];
-    mmul_verifier_forget(&stage->verifier);
-    mmul_epilogue_abandon(&run->site.epilogue_room);
+    struct mmul_stage *stage =
+        run->helped_stage != NULL ? run->helped_stage : &run->stages[run->current_stage];
+    mmul_verifier_invalidate(&stage->verifier);
+    mmul_epilogue_buffers_abandon(&run->rank_resources.epilogue_buffers);
     if (stage->is.kind->abandon != NULL)
         stage->is.kind->abandon(stage);
-    mmul_worker_abandon(&run->site.worker);
+    mmul_worker_abandon(&run->rank_resources.worker);
     if (status != MMUL_OK) {
-        mmul_failure_keep(&run->site.failure, &err);
-        mmul_failure_void(&run->site.failure);
+        mmul_failure_keep(&run->rank_resources.failure, &err);
+        mmul_failure_void_traffic(&run->rank_resources.failure);
     }
     return true;
 }
@@ -427,31 +444,32 @@ struct threads {
     struct mmul_run *run;
     struct mmul_heartbeat heartbeat;
     struct mmul_mover mover;
-    struct mmul_outlook outlook; // root only
-    int arrived;                 // root: number of stages that have reported their outputs
-    int computed, stored;        // number of stages computed and stored on this node
+    struct mmul_forecast outlook; // root only
+    int arrived;                  // root: number of stages that have reported their outputs
+    int computed, stored;         // number of stages computed and stored on this node
 };
 
 static void compute_on_thread(void *context) {
     struct mmul_run *run = ((struct threads *)context)->run;
-    mmul_stopwatch_enter(&run->site.watch, &run->site.mine.compute_seconds);
+    mmul_stopwatch_enter(&run->rank_resources.watch, &run->rank_resources.mine.compute_seconds);
     compute_stages(run);
     run->computed = mmul_clock_now();
-    mmul_stopwatch_enter_at(&run->site.watch, NULL, run->computed);
-    atomic_store(&run->has_computed, true);
+    mmul_stopwatch_enter_at(&run->rank_resources.watch, NULL, run->computed);
+    atomic_store(&run->compute_thread_has_ended, true);
 }
 
 static void store_on_thread(void *context) {
     struct mmul_run *run = ((struct threads *)context)->run;
     for (int i = 0; i < run->stage_count; i++)
-        if (mmul_write_back_is_here(&run->stages[i]))
-            mmul_write_back(&run->stages[i]);
+        if (mmul_write_back_runs_here(&run->stages[i]))
+            mmul_write_back_run(&run->stages[i]);
 }
 
 static void cancel_computing(void *context) {
     struct threads *threads = context;
-    mmul_failure_void(&threads->run->site.failure); // the other ranks need not wait for this one
-    atomic_store(&threads->run->has_computed, true);
+    mmul_failure_void_traffic(
+        &threads->run->rank_resources.failure); // the other ranks need not wait for this one
+    atomic_store(&threads->run->compute_thread_has_ended, true);
 }
 
 // Returns false if more of the stage has to be computed and sent.
@@ -480,7 +498,7 @@ static void note_progress(struct threads *threads) {
 }
 
 static void report_output(const struct mmul_run *run, int place) {
-    const struct mmul_program_plan *plan = run->site.values->plan;
+    const struct mmul_program_plan *plan = run->rank_resources.values->plan;
     const struct mmul_program_place *p = &plan->places[place];
     const struct mmul_operation *o = &plan->program->operations[p->operation];
     if (p->placement.kind == MMUL_PLACE_FILE && o->kind == MMUL_SAVE)
@@ -490,8 +508,8 @@ static void report_output(const struct mmul_run *run, int place) {
 // Root: reports the outputs that finished stages have written.
 static void report_outputs(struct threads *threads) {
     const struct mmul_run *run = threads->run;
-    const struct mmul_program_plan *plan = run->site.values->plan;
-    if (run->calls->arrived == NULL || mmul_failure_is_void(&run->site.failure))
+    const struct mmul_program_plan *plan = run->rank_resources.values->plan;
+    if (run->calls->arrived == NULL || mmul_failure_is_void(&run->rank_resources.failure))
         return;
     for (; threads->arrived < threads->mover.over; threads->arrived++) {
         const struct mmul_stage *stage = &run->stages[threads->arrived];
@@ -501,35 +519,37 @@ static void report_outputs(struct threads *threads) {
     }
 }
 
-static enum mmul_attention attend_main_thread(void *context) {
+static enum mmul_poll_result attend_main_thread(void *context) {
     struct threads *threads = context;
-    enum mmul_attention traffic = MMUL_ATTEND_FINISHED;
-    mmul_heartbeat_attend(&threads->heartbeat);
+    enum mmul_poll_result traffic = MMUL_POLL_FINISHED;
+    mmul_heartbeat_poll(&threads->heartbeat);
     if (replace_hung_device(threads->run))
-        return MMUL_ATTEND_ABANDONED;
-    if (threads->run->site.context->comm->node_rank == 0)
-        traffic = mmul_mover_attend(&threads->mover);
+        return MMUL_POLL_ABANDONED;
+    if (threads->run->rank_resources.context->comm->node_rank == 0)
+        traffic = mmul_mover_poll(&threads->mover);
     note_progress(threads);
-    mmul_effort_attend(threads->run->site.context, mmul_clock_now());
-    if (threads->run->site.context->comm->rank == 0) {
+    mmul_device_usage_poll(threads->run->rank_resources.context, mmul_clock_now());
+    if (threads->run->rank_resources.context->comm->rank == 0) {
         report_outputs(threads);
-        mmul_outlook_tell(&threads->outlook, threads->mover.over);
+        mmul_forecast_report(&threads->outlook, threads->mover.over);
     }
-    if (traffic == MMUL_ATTEND_UNDER_WAY && (atomic_load(&threads->run->has_computed) ||
-                                             atomic_load(&threads->run->site.waits.for_traffic)))
-        return MMUL_ATTEND_AWAITED;
-    if (traffic != MMUL_ATTEND_FINISHED)
+    if (traffic == MMUL_POLL_IN_FLIGHT &&
+        (atomic_load(&threads->run->compute_thread_has_ended) ||
+         atomic_load(&threads->run->rank_resources.waits.is_waiting_for_traffic)))
+        return MMUL_POLL_AWAITED;
+    if (traffic != MMUL_POLL_FINISHED)
         return traffic;
-    return atomic_load(&threads->run->has_computed) && mmul_loans_are_over(&threads->run->site)
-               ? MMUL_ATTEND_FINISHED
-               : MMUL_ATTEND_NOTHING;
+    return atomic_load(&threads->run->compute_thread_has_ended) &&
+                   mmul_steals_are_over(&threads->run->rank_resources)
+               ? MMUL_POLL_FINISHED
+               : MMUL_POLL_IDLE;
 }
 
 // Returns the first failure of this rank.
 static enum mmul_status find_failure(const struct mmul_run *run, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    if (run->site.failure.err.status != MMUL_OK)
-        status = (*err = run->site.failure.err).status;
+    if (run->rank_resources.failure.err.status != MMUL_OK)
+        status = (*err = run->rank_resources.failure.err).status;
     for (int i = 0; status == MMUL_OK && i < run->stage_count; i++)
         if (run->stages[i].is.kind->check != NULL)
             status = run->stages[i].is.kind->check(&run->stages[i], err);
@@ -542,59 +562,62 @@ static const double ALONE_SECONDS = 1e-3;
 
 // Moves traffic where a thread waits that both computes and moves.
 static bool attend_in_waits(void *context) {
-    return attend_main_thread(context) == MMUL_ATTEND_MOVED;
+    return attend_main_thread(context) == MMUL_POLL_PROGRESSED;
 }
 
 // Returns true if a CPU of a single rank computes everything, and so quickly that a second thread
 // costs more than it gains.
 static bool is_over_at_once(const struct mmul_run *run, bool writes_back) {
     static const double SECONDS = 3e-3;
-    const struct mmul_context *context = run->site.context;
+    const struct mmul_context *context = run->rank_resources.context;
     return context->comm->size == 1 && mmul_device_is_trusted(context->device) &&
            mmul_device_can_borrow(context->device) && !writes_back &&
-           run->site.values->plan->seconds < SECONDS;
+           run->rank_resources.values->plan->seconds < SECONDS;
 }
 
-enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
-    const struct mmul_comm *comm = run->site.context->comm;
+enum mmul_status mmul_run_execute(struct mmul_run *run, struct mmul_error *err) {
+    const struct mmul_comm *comm = run->rank_resources.context->comm;
     struct threads threads = {.run = run};
     bool writes_back = false;
     for (int i = 0; i < run->stage_count; i++)
-        writes_back |= mmul_write_back_is_here(&run->stages[i]);
+        writes_back |= mmul_write_back_runs_here(&run->stages[i]);
     const bool at_once = is_over_at_once(run, writes_back);
-    const struct mmul_pipeline pipeline = {
+    const struct mmul_compute_thread pipeline = {
         .cancel = cancel_computing,
         .compute = compute_on_thread,
         .attend = attend_main_thread,
         .store = writes_back ? store_on_thread : NULL,
         .at_once = at_once,
-        .is_alone = at_once && run->site.values->plan->seconds < ALONE_SECONDS,
-        .bell = &run->site.progress->ranks[comm->node_rank].attending,
+        .is_alone = at_once && run->rank_resources.values->plan->seconds < ALONE_SECONDS,
+        .bell = &run->rank_resources.progress->ranks[comm->node_rank].main_thread_bell,
         .context = &threads};
     enum mmul_status status = MMUL_OK;
     if (comm->node_rank == 0)
-        status = mmul_mover_init(&threads.mover, &run->site, run->stages, run->stage_count, err);
+        status = mmul_mover_init(&threads.mover, &run->rank_resources, run->stages,
+                                 run->stage_count, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, mmul_heartbeat_init(&threads.heartbeat, run, err), err);
     if (status == MMUL_OK) {
-        mmul_trace_add(run->site.trace, MMUL_TRACE_SET_UP, run->site.begin, 0, 0);
+        mmul_trace_add(run->rank_resources.trace, MMUL_TRACE_SET_UP, run->rank_resources.begin, 0,
+                       0);
         mmul_heartbeat_begin(&threads.heartbeat);
-        run->site.waits.meanwhile = at_once ? attend_in_waits : NULL;
-        run->site.waits.context = &threads;
+        run->rank_resources.waits.poll_traffic = at_once ? attend_in_waits : NULL;
+        run->rank_resources.waits.context = &threads;
         if (comm->rank == 0)
-            mmul_outlook_init(&threads.outlook, run, &threads.heartbeat);
-        status = mmul_pipeline_run(&pipeline, err);
-        run->site.waits.meanwhile = NULL;
+            mmul_forecast_init(&threads.outlook, run, &threads.heartbeat);
+        status = mmul_compute_thread_run(&pipeline, err);
+        run->rank_resources.waits.poll_traffic = NULL;
         mmul_heartbeat_end(&threads.heartbeat);
-        mmul_effort_end_run(run->site.context, (double)atomic_load(&run->site.computed_flops));
+        mmul_device_usage_end_run(run->rank_resources.context,
+                                  (double)atomic_load(&run->rank_resources.computed_flops));
         if (comm->rank == 0)
-            mmul_outlook_end(&threads.outlook);
+            mmul_forecast_end(&threads.outlook);
     }
     mmul_heartbeat_fini(&threads.heartbeat);
     // Until the node's last rank has computed, the wait is for that rank and not for the blocks.
     double moving = run->stored - fmax(run->computed, run->node_computed);
-    run->site.mine.gather_seconds += fmax(moving, 0);
+    run->rank_resources.mine.gather_seconds += fmax(moving, 0);
     if (status == MMUL_OK)
         status = find_failure(run, err);
     mmul_mover_fini(&threads.mover);

@@ -7,7 +7,7 @@
 //
 // A program is one run. Each of its steps is a stage of one kind (exec/steps/stage.h):
 //   - A product that is split by rows or columns has a schedule. It reads and writes files itself
-//     if no other step needs them (plan/program/program_fuse.c).
+//     if no other step needs them (plan/program/program_absorb_moves.c).
 //   - Any other operation computes the rank's blocks from values in memory.
 //   - A move is copied within a node by its ranks, and carried between nodes by the leaders.
 //
@@ -30,24 +30,24 @@
 
 #include <stdatomic.h>
 
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 #include "exec/steps/stage.h"
 
 struct mmul_run {
-    struct mmul_site site;
+    struct mmul_rank_resources rank_resources;
     const struct mmul_job_calls *calls; // borrowed
     struct mmul_report_part *parts; // owned: what this rank did in each stage; NULL: not recorded
     struct mmul_stage *stages;      // owned
-    bool leaves_segment;            // keep the segment for a later run that needs the same size
+    bool caches_segment;            // keep the segment for a later run that needs the same size
     int stage_count;
     // Compute thread: the current stage, and the number of stages it knows to be over on this node.
-    int stage_at_hand, stages_over;
+    int current_stage, stages_over;
     // Compute thread: the earlier stage in which it is helping other ranks; NULL: none.
-    struct mmul_stage *helped;
+    struct mmul_stage *helped_stage;
     // Clock times; 0: not yet. This rank had nothing left to compute; all ranks of its node had
     // finished their own stages; the node's result blocks had all left.
     double computed, node_computed, stored;
-    _Atomic bool has_computed; // the compute thread has ended
+    _Atomic bool compute_thread_has_ended; // the compute thread has ended
 };
 
 struct mmul_run_request {
@@ -65,7 +65,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
                                  struct mmul_error *err);
 
 // Moves, computes and checks until all results are in place. Collective. Does not commit outputs.
-enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err);
+enum mmul_status mmul_run_execute(struct mmul_run *run, struct mmul_error *err);
 
 // Creates the report of a program that has not been run: the plan's figures and a description of
 // every rank. Local; an agreement must follow. Fails with MMUL_ERR_SYSTEM (memory).
@@ -75,21 +75,22 @@ enum mmul_status mmul_report_create(const struct mmul_context *context,
 
 // Adds the measurements of the run to `report`. Collective. Call it while results can still be
 // rolled back.
-enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *report,
-                                 struct mmul_error *err);
+enum mmul_status mmul_run_fill_report(struct mmul_run *run, struct mmul_report *report,
+                                      struct mmul_error *err);
 
 // Fills in the last times, once the outputs are committed. Local. begin: clock at the begin of the
 // run; committing: clock at the begin of the commit.
-void mmul_report_end(struct mmul_report *report, double begin, double committing);
+void mmul_report_finish(struct mmul_report *report, double begin, double committing);
 
-// Measure what this rank does in one stage. Compute thread. mmul_run_begin_part opens the first
-// record. mmul_run_end_part stores the record of `stage` and opens the next one in `part`.
-struct mmul_report_part mmul_run_begin_part(struct mmul_run *run);
-void mmul_run_end_part(struct mmul_run *run, int stage, struct mmul_report_part *part);
+// Measure what this rank does in one stage. Compute thread. mmul_run_begin_record opens the first
+// record. mmul_run_end_record stores the record of `stage` and opens the next one in `part`.
+struct mmul_report_part mmul_run_begin_record(struct mmul_run *run);
+void mmul_run_end_record(struct mmul_run *run, int stage, struct mmul_report_part *part);
 
 // Creates this rank's trace recorder if the job asks for one. Its capacity depends on the number of
 // ranks alone. Collective.
-enum mmul_status mmul_run_create_trace(struct mmul_site *site, struct mmul_error *err);
+enum mmul_status mmul_run_create_trace(struct mmul_rank_resources *rank_resources,
+                                       struct mmul_error *err);
 
 // Releases the run. Local.
 void mmul_run_destroy(struct mmul_run *run);

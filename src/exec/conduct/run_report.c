@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "comm/clocks.h"
 #include "exec/conduct/run.h"
-#include "exec/setup/effort.h"
+#include "exec/status/device_usage.h"
 #include "exec/steps/product.h"
 #include "exec/tasks/work.h"
 #include "model/trace.h"
@@ -27,7 +27,8 @@ static void describe_rank(const struct mmul_rank_info *info, struct mmul_report_
     mmul_text_copy(r->cores, sizeof r->cores, info->cores);
     mmul_text_copy(r->kernels, sizeof r->kernels, info->device.kernels);
     mmul_text_copy(r->kernels_setting, sizeof r->kernels_setting, info->device.kernels_setting);
-    mmul_text_copy(r->kernels_lack, sizeof r->kernels_lack, info->device.kernels_lack);
+    mmul_text_copy(r->kernels_unused_vectors, sizeof r->kernels_unused_vectors,
+                   info->device.kernels_unused_vectors);
     mmul_text_copy(r->note, sizeof r->note, info->note);
     r->node = info->node;
     r->threads = info->threads;
@@ -39,12 +40,12 @@ static void describe_product(const struct mmul_stage *stage, struct mmul_report_
     const struct mmul_works *works = stage->works;
     const struct mmul_problem *problem = &stage->is.schedule->problem;
     const int64_t width = mmul_problem_result_width(problem, stage->is.schedule->axis),
-                  elements = works->own_elements + works->claimed_elements;
+                  elements = works->own_elements + works->elements_stolen;
     mmul_text_copy(r->why, sizeof r->why, stage->product->me->why);
     r->begin = stage->product->me->begin;
     r->end = stage->product->me->end;
-    r->claimed_elements = works->claimed_elements;
-    r->given_elements = (r->end - r->begin) * width - works->own_elements;
+    r->elements_stolen = works->elements_stolen;
+    r->elements_stolen_from_it = (r->end - r->begin) * width - works->own_elements;
     r->share = (double)elements / ((double)stage->is.schedule->total * (double)width);
     r->flops = 2.0 * (double)elements * (double)problem->k;
 }
@@ -59,23 +60,25 @@ static enum mmul_dtype result_dtype_of(const struct mmul_run *run) {
 
 // Fills in this rank's own figures.
 static void describe_self(struct mmul_run *run, bool is_product) {
-    struct mmul_context *context = run->site.context;
+    struct mmul_context *context = run->rank_resources.context;
     const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
-    struct mmul_report_rank *r = &run->site.mine;
+    struct mmul_report_rank *r = &run->rank_resources.mine;
     describe_rank(info, r);
-    r->device_replacements = context->replacements - run->site.watchdog.replacements_before;
+    r->device_replacements =
+        context->replacements - run->rank_resources.watchdog.replacements_before;
     if (r->device_replacements > 0)
         snprintf(r->note, sizeof r->note, "replaced by %.100s", context->device_name);
     r->warm_up_seconds = context->warm_up_seconds;
-    r->joules = mmul_effort_joules(context);
+    r->joules = mmul_device_usage_joules(context);
     if (!isnan(r->joules))
-        mmul_text_copy(r->joules_source, sizeof r->joules_source, context->effort->sensors.source);
-    r->products = run->site.worker.products;
-    r->fallback_products = run->site.worker.fallback_products;
+        mmul_text_copy(r->joules_source, sizeof r->joules_source,
+                       context->device_usage->sensors.source);
+    r->products = run->rank_resources.worker.products;
+    r->fallback_products = run->rank_resources.worker.fallback_products;
     r->speed_flops = mmul_rank_flops(info, result_dtype_of(run));
     r->speed_unstable = mmul_speed_is_unstable(&info->speed, result_dtype_of(run));
     if (context->comm->node_rank == 0)
-        r->segment_bytes = run->site.segment.bytes;
+        r->segment_bytes = run->rank_resources.segment.bytes;
     for (int i = 0; i < run->stage_count; i++) {
         const struct mmul_stage *stage = &run->stages[i];
         r->lines_checked += stage->verifier.lines_checked;
@@ -84,7 +87,7 @@ static void describe_self(struct mmul_run *run, bool is_product) {
         r->blocks_recomputed += stage->verifier.blocks_recomputed;
         r->claims += stage->works != NULL ? stage->works->claims : 0;
         if (stage->product != NULL && context->comm->node_rank == 0) {
-            const struct mmul_views *views = &stage->product->views;
+            const struct mmul_mappings *views = &stage->product->views;
             r->mapped_bytes += views->a.bytes + views->b.bytes + views->c_in.bytes + views->c.bytes;
         }
     }
@@ -103,7 +106,7 @@ static void add_ranks(struct mmul_report *report) {
         report->mapped_bytes += r->mapped_bytes;
         report->segment_bytes += r->segment_bytes;
     }
-    mmul_report_share_joules(report);
+    mmul_report_assign_joules(report);
 }
 
 enum mmul_status mmul_report_create(const struct mmul_context *context,
@@ -124,7 +127,7 @@ enum mmul_status mmul_report_create(const struct mmul_context *context,
     made->verified = !plan->options.no_verify;
     made->verify_seed = plan->options.verify_seed;
     made->step_count = plan->step_count;
-    made->flops = mmul_program_calculated(plan->program);
+    made->flops = mmul_program_calculation_flops(plan->program);
     made->predicted_seconds = plan->seconds;
     made->memory_bytes = plan->node_bytes_most;
     made->network_bytes = llround(plan->network_bytes);
@@ -142,18 +145,18 @@ enum mmul_status mmul_report_create(const struct mmul_context *context,
 // Collects on root the bytes that each node sent to each other node. Collective.
 static enum mmul_status collect_sent(const struct mmul_run *run, struct mmul_report *report,
                                      struct mmul_error *err) {
-    const struct mmul_comm *comm = run->site.context->comm;
+    const struct mmul_comm *comm = run->rank_resources.context->comm;
     const int64_t nodes = comm->node_count;
     int64_t *sizes = NULL, *all = NULL;
     enum mmul_status status = MMUL_ALLOCATE(sizes, comm->size, "the report", err);
     for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++)
         sizes[rank] = nodes * (int64_t)sizeof *all;
     if (status == MMUL_OK && comm->rank == 0)
-        status = MMUL_ALLOCATE_ALL("the report", err, MMUL_WANT(all, comm->size * nodes),
-                                   MMUL_WANT(report->sent_bytes, nodes * nodes));
+        status = MMUL_ALLOCATE_ALL("the report", err, MMUL_ARRAY(all, comm->size * nodes),
+                                   MMUL_ARRAY(report->sent_bytes, nodes * nodes));
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_collect(comm, run->site.transport.sent_bytes, sizes, all, err);
+        status = mmul_comm_gather(comm, run->rank_resources.transport.sent_bytes, sizes, all, err);
     for (int64_t i = 0; status == MMUL_OK && comm->rank == 0 && i < comm->size * nodes; i++)
         report->sent_bytes[comm->rank_node[i / nodes] * nodes + i % nodes] += all[i];
     mmul_free(sizes);
@@ -179,11 +182,11 @@ static int64_t bytes_read_in_place(const struct mmul_report *report,
             units += report->ranks[i].end - report->ranks[i].begin;
     if (units == 0)
         return 0;
-    if (p->alpha != 0 && (maps & mmul_maps_split(schedule->axis)))
-        bytes += mmul_smaller(
+    if (p->alpha != 0 && (maps & mmul_maps_split_operand(schedule->axis)))
+        bytes += mmul_min(
             units * p->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, schedule->axis)),
             rows ? stack_bytes(p->a, p->a_dtype) : stack_bytes(p->b, p->b_dtype));
-    if (p->alpha != 0 && (maps & mmul_maps_whole(schedule->axis)))
+    if (p->alpha != 0 && (maps & mmul_maps_whole_operand(schedule->axis)))
         bytes += rows ? stack_bytes(p->b, p->b_dtype) : stack_bytes(p->a, p->a_dtype);
     if (p->beta != 0 && (maps & MMUL_MAPS_C_IN))
         bytes += units * mmul_problem_result_width(p, schedule->axis) * mmul_problem_result_each(p);
@@ -211,9 +214,9 @@ static void add_product(const struct mmul_run *run, struct mmul_report *report) 
     report->axis = schedule->axis;
     report->total = schedule->total;
     report->predicted_seconds = schedule->predicted_seconds;
-    mmul_text_copy(report->faster, sizeof report->faster, schedule->faster);
+    mmul_text_copy(report->speed_hint, sizeof report->speed_hint, schedule->speed_hint);
     // Facts about files, beside the figures that ranks report
-    if (run->site.context->comm->rank == 0) {
+    if (run->rank_resources.context->comm->rank == 0) {
         report->bytes_read = stage->product->files.bytes_read;
         for (int node = 0; node < schedule->node_count; node++)
             report->bytes_read += bytes_read_in_place(report, schedule, node);
@@ -222,8 +225,8 @@ static void add_product(const struct mmul_run *run, struct mmul_report *report) 
                 stage->product->files.done_bytes / mmul_problem_result_each(&schedule->problem) *
                 (int64_t)mmul_dtype_bytes(mmul_output_dtype(stage->is.files.output));
     }
-    correct_speeds(run->site.context->cluster, mmul_problem_result_dtype(&schedule->problem),
-                   report);
+    correct_speeds(run->rank_resources.context->cluster,
+                   mmul_problem_result_dtype(&schedule->problem), report);
 }
 
 // ------------------------------------------------------------------------------------------ traces
@@ -231,18 +234,19 @@ static void add_product(const struct mmul_run *run, struct mmul_report *report) 
 // Number of trace events per rank, 40 bytes each. Root has room for those of all ranks together.
 static const int64_t LEAST_EVENTS = 1 << 10, MOST_EVENTS = 1 << 16, EVENTS_OF_ALL = 1 << 22;
 
-enum mmul_status mmul_run_create_trace(struct mmul_site *site, struct mmul_error *err) {
-    int64_t share = EVENTS_OF_ALL / site->context->comm->size;
+enum mmul_status mmul_run_create_trace(struct mmul_rank_resources *rank_resources,
+                                       struct mmul_error *err) {
+    int64_t share = EVENTS_OF_ALL / rank_resources->context->comm->size;
     enum mmul_status status = MMUL_OK;
-    if (site->options->records)
-        status = mmul_trace_create(mmul_larger(LEAST_EVENTS, mmul_smaller(share, MOST_EVENTS)),
-                                   &site->trace, err);
-    return mmul_comm_agree(site->context->comm, status, err);
+    if (rank_resources->options->records)
+        status = mmul_trace_create(mmul_max(LEAST_EVENTS, mmul_min(share, MOST_EVENTS)),
+                                   &rank_resources->trace, err);
+    return mmul_comm_agree(rank_resources->context->comm, status, err);
 }
 
-static enum mmul_status collect_events(struct mmul_site *site, struct mmul_traces *traces,
-                                       struct mmul_error *err) {
-    const struct mmul_comm *comm = site->context->comm;
+static enum mmul_status collect_events(struct mmul_rank_resources *rank_resources,
+                                       struct mmul_traces *traces, struct mmul_error *err) {
+    const struct mmul_comm *comm = rank_resources->context->comm;
     int64_t *sizes = NULL, kept = 0;
     enum mmul_status status = MMUL_ALLOCATE(sizes, comm->size, "a trace", err);
     for (int i = 0; status == MMUL_OK && i < comm->size; i++) {
@@ -253,35 +257,35 @@ static enum mmul_status collect_events(struct mmul_site *site, struct mmul_trace
         status = MMUL_ALLOCATE(traces->events, kept, "a trace", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_collect(comm, site->trace->events, sizes, traces->events, err);
+        status = mmul_comm_gather(comm, rank_resources->trace->events, sizes, traces->events, err);
     mmul_free(sizes);
     return status;
 }
 
 // Collects the events of all ranks in root's `report`, in a run with recorders. Root adds a last
 // event for the commit that follows. Collective.
-static enum mmul_status collect_trace(struct mmul_site *site, struct mmul_report *report,
-                                      struct mmul_error *err) {
-    const struct mmul_comm *comm = site->context->comm;
+static enum mmul_status collect_trace(struct mmul_rank_resources *rank_resources,
+                                      struct mmul_report *report, struct mmul_error *err) {
+    const struct mmul_comm *comm = rank_resources->context->comm;
     struct mmul_traces *traces = NULL;
     struct mmul_trace_rank mine = {0};
     if (comm->rank == 0) // the event's times are set later
-        mmul_trace_add(site->trace, MMUL_TRACE_COMMIT, mmul_clock_now(), 0, 0);
-    mine.kept = mmul_trace_kept(site->trace);
-    mine.dropped = mmul_trace_dropped(site->trace);
+        mmul_trace_add(rank_resources->trace, MMUL_TRACE_COMMIT, mmul_clock_now(), 0, 0);
+    mine.kept = mmul_trace_event_count(rank_resources->trace);
+    mine.dropped = mmul_trace_dropped(rank_resources->trace);
     enum mmul_status status = MMUL_ALLOCATE(traces, 1, "a trace", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(traces->ranks, comm->size, "a trace", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_clocks_compare(comm, &mine.ahead_seconds, err);
+        status = mmul_clocks_measure_offset(comm, &mine.clock_lead_seconds, err);
     if (status == MMUL_OK)
-        status = mmul_comm_share(comm, &mine, sizeof mine, traces->ranks, err);
+        status = mmul_comm_allgather(comm, &mine, sizeof mine, traces->ranks, err);
     if (status == MMUL_OK)
-        status = collect_events(site, traces, err);
+        status = collect_events(rank_resources, traces, err);
     if (status == MMUL_OK && comm->rank == 0) {
         traces->size = comm->size;
-        traces->begin = site->begin;
+        traces->begin = rank_resources->begin;
         status = mmul_traces_cut_waits(traces, err);
     }
     status = mmul_comm_agree(comm, status, err);
@@ -296,20 +300,21 @@ static enum mmul_status collect_trace(struct mmul_site *site, struct mmul_report
 // -------------------------------------------------------------------------------------- operations
 
 // Holds the run's sums so far in the fields where the differences will be stored.
-struct mmul_report_part mmul_run_begin_part(struct mmul_run *run) {
-    const struct mmul_report_rank *mine = &run->site.mine;
-    const struct mmul_device_traffic traffic = mmul_worker_traffic(&run->site.worker);
+struct mmul_report_part mmul_run_begin_record(struct mmul_run *run) {
+    const struct mmul_report_rank *mine = &run->rank_resources.mine;
+    const struct mmul_device_traffic traffic = mmul_worker_traffic(&run->rank_resources.worker);
     return (struct mmul_report_part){.begin = mmul_clock_now(),
                                      .wait_seconds = mine->scatter_seconds + mine->gather_seconds,
                                      .check_seconds = mine->verify_seconds,
-                                     .joules = mmul_effort_joules(run->site.context),
+                                     .joules =
+                                         mmul_device_usage_joules(run->rank_resources.context),
                                      .uploaded_bytes = traffic.uploaded,
                                      .downloaded_bytes = traffic.downloaded};
 }
 
-void mmul_run_end_part(struct mmul_run *run, int stage, struct mmul_report_part *part) {
-    const struct mmul_report_rank *mine = &run->site.mine;
-    const struct mmul_device_traffic traffic = mmul_worker_traffic(&run->site.worker);
+void mmul_run_end_record(struct mmul_run *run, int stage, struct mmul_report_part *part) {
+    const struct mmul_report_rank *mine = &run->rank_resources.mine;
+    const struct mmul_device_traffic traffic = mmul_worker_traffic(&run->rank_resources.worker);
     const double now = mmul_clock_now(),
                  waited = mine->scatter_seconds + mine->gather_seconds - part->wait_seconds,
                  checked = mine->verify_seconds - part->check_seconds;
@@ -319,10 +324,10 @@ void mmul_run_end_part(struct mmul_run *run, int stage, struct mmul_report_part 
         .wait_seconds = waited,
         .work_seconds = fmax(now - part->begin - waited - checked, 0),
         .check_seconds = checked,
-        .joules = mmul_effort_joules(run->site.context) - part->joules,
-        .uploaded_bytes = mmul_larger(0, traffic.uploaded - part->uploaded_bytes),
-        .downloaded_bytes = mmul_larger(0, traffic.downloaded - part->downloaded_bytes)};
-    *part = mmul_run_begin_part(run);
+        .joules = mmul_device_usage_joules(run->rank_resources.context) - part->joules,
+        .uploaded_bytes = mmul_max(0, traffic.uploaded - part->uploaded_bytes),
+        .downloaded_bytes = mmul_max(0, traffic.downloaded - part->downloaded_bytes)};
+    *part = mmul_run_begin_record(run);
 }
 
 static void describe_operation(const struct mmul_program_plan *plan, int step_index,
@@ -356,12 +361,12 @@ static int64_t result_bytes(const struct mmul_program_plan *plan, int step, int 
 
 // Fills in the memory that this rank uses during each of its stages.
 static enum mmul_status describe_memory(struct mmul_run *run, struct mmul_error *err) {
-    const struct mmul_program_plan *plan = run->site.values->plan;
+    const struct mmul_program_plan *plan = run->rank_resources.values->plan;
     int64_t *bytes = NULL, *device = NULL;
-    enum mmul_status status = MMUL_ALLOCATE_ALL("a record", err, MMUL_WANT(bytes, plan->step_count),
-                                                MMUL_WANT(device, plan->step_count));
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "a record", err, MMUL_ARRAY(bytes, plan->step_count), MMUL_ARRAY(device, plan->step_count));
     if (status == MMUL_OK)
-        mmul_program_rank_memory(plan, run->site.context->comm->rank, bytes, device);
+        mmul_program_rank_memory(plan, run->rank_resources.context->comm->rank, bytes, device);
     for (int i = 0; status == MMUL_OK && i < run->stage_count; i++) {
         run->parts[i].memory_bytes = bytes[run->stages[i].is.index];
         run->parts[i].device_bytes = device[run->stages[i].is.index];
@@ -374,14 +379,14 @@ static enum mmul_status describe_memory(struct mmul_run *run, struct mmul_error 
 // Collects on root what all ranks did in each operation, in times of root's clock. Collective.
 static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *report,
                                       struct mmul_error *err) {
-    const struct mmul_comm *comm = run->site.context->comm;
-    const struct mmul_program_plan *plan = run->site.values->plan;
+    const struct mmul_comm *comm = run->rank_resources.context->comm;
+    const struct mmul_program_plan *plan = run->rank_resources.values->plan;
     const int64_t count = run->stage_count;
     int64_t *sizes = NULL;
     enum mmul_status status = MMUL_ALLOCATE(sizes, comm->size, "a record", err);
     if (status == MMUL_OK && comm->rank == 0)
-        status = MMUL_ALLOCATE_ALL("a record", err, MMUL_WANT(report->operations, count),
-                                   MMUL_WANT(report->parts, comm->size * count));
+        status = MMUL_ALLOCATE_ALL("a record", err, MMUL_ARRAY(report->operations, count),
+                                   MMUL_ARRAY(report->parts, comm->size * count));
     if (status == MMUL_OK)
         status = describe_memory(run, err);
     status = mmul_comm_agree(comm, status, err);
@@ -390,17 +395,18 @@ static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *
     for (int i = 0; i < count; i++)
         run->parts[i].result_bytes = result_bytes(plan, run->stages[i].is.index, comm->rank);
     if (status == MMUL_OK)
-        status = mmul_comm_collect(comm, run->parts, sizes, report->parts, err);
+        status = mmul_comm_gather(comm, run->parts, sizes, report->parts, err);
     mmul_free(sizes);
     if (status == MMUL_OK)
-        status = collect_trace(&run->site, report, err);
+        status = collect_trace(&run->rank_resources, report, err);
     if (status != MMUL_OK || comm->rank != 0)
         return status;
     report->operation_count = run->stage_count;
     for (int i = 0; i < count; i++)
         describe_operation(plan, run->stages[i].is.index, &report->operations[i]);
     for (int64_t i = 0; i < comm->size * count; i++) {
-        const double zero = run->site.begin + report->traces->ranks[i / count].ahead_seconds;
+        const double zero =
+            run->rank_resources.begin + report->traces->ranks[i / count].clock_lead_seconds;
         report->parts[i].begin -= zero;
         report->parts[i].end -= zero;
     }
@@ -413,24 +419,25 @@ static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *
 // a valid position all the same, so nothing else shows it.
 static void warn_of_nan(const struct mmul_run *run) {
     for (int i = 0; i < run->stage_count; i++) {
-        const struct mmul_operation *o = atomic_load(&run->stages[i].nan_in);
+        const struct mmul_operation *o = atomic_load(&run->stages[i].nan_operation);
         if (o == NULL)
             continue;
-        const enum mmul_operation_kind kind = o->kind == MMUL_SEARCH ? MMUL_TOPK : o->kind;
-        mmul_context_warn(run->site.context, "%s%s%s of a row that holds NaN", o->origin,
+        const enum mmul_operation_kind kind = o->kind == MMUL_FUSED_TOPK ? MMUL_TOPK : o->kind;
+        mmul_context_warn(run->rank_resources.context, "%s%s%s of a row that holds NaN", o->origin,
                           o->origin[0] != '\0' ? ": " : "", mmul_operation_row(kind)->name);
     }
 }
 
-enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *report,
-                                 struct mmul_error *err) {
-    struct mmul_context *context = run->site.context;
+enum mmul_status mmul_run_fill_report(struct mmul_run *run, struct mmul_report *report,
+                                      struct mmul_error *err) {
+    struct mmul_context *context = run->rank_resources.context;
     const bool is_product = run->stage_count == 1 && run->stages[0].is.schedule != NULL &&
                             run->stages[0].epilogue.step == NULL;
     describe_self(run, is_product);
     warn_of_nan(run);
     enum mmul_status status =
-        mmul_comm_share(context->comm, &run->site.mine, sizeof run->site.mine, report->ranks, err);
+        mmul_comm_allgather(context->comm, &run->rank_resources.mine,
+                            sizeof run->rank_resources.mine, report->ranks, err);
     if (status == MMUL_OK)
         status = mmul_context_collect_warnings(context, &report->warnings, &report->warning_lines,
                                                &report->warning_count, err);
@@ -444,7 +451,7 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *repor
     return run->parts != NULL ? collect_parts(run, report, err) : MMUL_OK;
 }
 
-void mmul_report_end(struct mmul_report *report, double begin, double committing) {
+void mmul_report_finish(struct mmul_report *report, double begin, double committing) {
     double now = mmul_clock_now();
     report->wall_seconds = now - begin;
     mmul_traces_set_commit(report->traces, committing, now);

@@ -13,8 +13,8 @@
 
 enum { PLANS = 16 };
 
-struct mmul_kept_plan {
-    struct mmul_kept_plan *next;
+struct mmul_cached_plan {
+    struct mmul_cached_plan *next;
     struct mmul_program_plan *plan; // owned
     int64_t number;                 // identical on all ranks
     uint64_t key;                   // root only
@@ -28,12 +28,12 @@ struct key_operation {
     struct mmul_scale scale;
     struct mmul_shape shape;
     int operands[MMUL_OPERANDS];
-    int kind, operand_count, result, is_integer, dtype, generator, wish, kept;
+    int kind, operand_count, result, is_integer, dtype, generator, requested_placement, kept;
 };
 
 struct key_value {
     struct mmul_shape shape;
-    int dtype, is_integer, last_use, team;
+    int dtype, is_integer, last_use, rank_group;
 };
 
 static void add_operation(struct mmul_hasher *hasher, const struct mmul_operation *o) {
@@ -50,8 +50,8 @@ static void add_operation(struct mmul_hasher *hasher, const struct mmul_operatio
     key.with.count = o->with.count;
     key.with.causal = o->with.causal;
     key.scale.is_given = o->scale.is_given;
-    key.scale.turned[0] = o->scale.turned[0];
-    key.scale.turned[1] = o->scale.turned[1];
+    key.scale.transposed_factors[0] = o->scale.transposed_factors[0];
+    key.scale.transposed_factors[1] = o->scale.transposed_factors[1];
     key.shape = o->shape;
     key.kind = (int)o->kind;
     key.operand_count = o->operand_count;
@@ -59,7 +59,7 @@ static void add_operation(struct mmul_hasher *hasher, const struct mmul_operatio
     key.is_integer = o->is_integer;
     key.dtype = (int)o->dtype;
     key.generator = (int)o->generator;
-    key.wish = (int)o->wish;
+    key.requested_placement = (int)o->requested_placement;
     key.kept = o->kept;
     mmul_hasher_add(hasher, &key, sizeof key);
 }
@@ -71,11 +71,11 @@ static void add_value(struct mmul_hasher *hasher, const struct mmul_value *v) {
     key.dtype = (int)v->dtype;
     key.is_integer = v->is_integer;
     key.last_use = v->last_use;
-    key.team = v->team;
+    key.rank_group = v->rank_group;
     mmul_hasher_add(hasher, &key, sizeof key);
 }
 
-static void add_kept(struct mmul_hasher *hasher, const struct mmul_kept *kept) {
+static void add_kept(struct mmul_hasher *hasher, const struct mmul_persistent_value *kept) {
     const int facts[] = {kept->held > 0, kept->is_made, kept->parts, kept->offsets != NULL};
     mmul_hasher_add(hasher, facts, sizeof facts);
     if (kept->offsets != NULL)
@@ -87,7 +87,7 @@ static void add_job(struct mmul_hasher *hasher, const struct mmul_context *conte
     const struct mmul_job_options *o = &job->options;
     const double options[] = {o->split,
                               o->split_rule,
-                              o->is_predicted,
+                              o->is_only_predicted,
                               o->io,
                               (double)o->memory_bytes,
                               (double)o->device_memory_bytes,
@@ -119,7 +119,7 @@ static void add_job(struct mmul_hasher *hasher, const struct mmul_context *conte
 // Returns true if plans of the program may be cached. Sets of shards rule that out, because the
 // ranks have to check them each time.
 static bool may_be_cached(const struct mmul_program *program) {
-    for (int k = 0; k < program->kept_count; k++)
+    for (int k = 0; k < program->persistent_count; k++)
         if (program->kept[k].held == 0)
             return false;
     return program->operation_count > 0;
@@ -136,11 +136,11 @@ uint64_t mmul_plan_key(const struct mmul_context *context, const struct mmul_pro
         add_operation(hasher, &program->operations[i]);
     for (int i = 0; i < program->value_count; i++)
         add_value(hasher, &program->values[i]);
-    for (int k = 0; k < program->kept_count; k++)
+    for (int k = 0; k < program->persistent_count; k++)
         add_kept(hasher, &program->kept[k]);
-    if (program->team_count > 0)
-        mmul_hasher_add(hasher, program->teams,
-                        (size_t)program->team_count * sizeof *program->teams);
+    if (program->rank_group_count > 0)
+        mmul_hasher_add(hasher, program->rank_groups,
+                        (size_t)program->rank_group_count * sizeof *program->rank_groups);
     const uint64_t key = mmul_hasher_value(hasher);
     mmul_hasher_destroy(hasher);
     return key;
@@ -148,9 +148,9 @@ uint64_t mmul_plan_key(const struct mmul_context *context, const struct mmul_pro
 
 // -------------------------------------------------------------------------------------------- list
 
-static const struct mmul_kept_plan *find_number(const struct mmul_context *context,
-                                                int64_t number) {
-    const struct mmul_kept_plan *at = context->plans;
+static const struct mmul_cached_plan *find_number(const struct mmul_context *context,
+                                                  int64_t number) {
+    const struct mmul_cached_plan *at = context->plans;
     while (at != NULL && at->number != number)
         at = at->next;
     return at;
@@ -159,8 +159,8 @@ static const struct mmul_kept_plan *find_number(const struct mmul_context *conte
 // Moves the values, numbers and outputs of the new program into the old one. Data that placements
 // borrow from the old program stays.
 static void replace_program(struct mmul_program *new, struct mmul_program *old) {
-    for (int k = 0; k < old->kept_count; k++) {
-        struct mmul_kept *kept = &new->kept[k];
+    for (int k = 0; k < old->persistent_count; k++) {
+        struct mmul_persistent_value *kept = &new->kept[k];
         mmul_free(kept->offsets);
         mmul_free(kept->weights);
         kept->offsets = old->kept[k].offsets;
@@ -181,14 +181,14 @@ enum mmul_status mmul_plan_cache_take(struct mmul_context *context, uint64_t key
     int64_t number = 0;
     struct mmul_error missing;
     *plan = NULL;
-    for (const struct mmul_kept_plan *at = context->plans;
+    for (const struct mmul_cached_plan *at = context->plans;
          context->comm->rank == 0 && key != 0 && at != NULL; at = at->next)
         if (at->key == key && !at->plan->is_used && number == 0)
             number = at->number;
     enum mmul_status status = mmul_comm_broadcast(context->comm, &number, sizeof number, err);
     if (status != MMUL_OK || number == 0)
         return status;
-    const struct mmul_kept_plan *found = find_number(context, number);
+    const struct mmul_cached_plan *found = find_number(context, number);
     status = found != NULL && !found->plan->is_used
                  ? MMUL_OK
                  : mmul_fail(&missing, MMUL_ERR_SYSTEM, "no plan %lld here", (long long)number);
@@ -211,7 +211,7 @@ static bool brings_files(const struct mmul_program_plan *plan) {
     return brings;
 }
 
-static void destroy_kept_plan(struct mmul_kept_plan *kept) {
+static void destroy_kept_plan(struct mmul_cached_plan *kept) {
     kept->plan->is_kept = false;
     mmul_program_plan_destroy(kept->plan);
     mmul_free(kept);
@@ -220,8 +220,8 @@ static void destroy_kept_plan(struct mmul_kept_plan *kept) {
 // Drops all but the newest plans, except those in use.
 static void drop_old_plans(struct mmul_context *context) {
     int count = 0;
-    for (struct mmul_kept_plan **at = &context->plans; *at != NULL;) {
-        struct mmul_kept_plan *kept = *at;
+    for (struct mmul_cached_plan **at = &context->plans; *at != NULL;) {
+        struct mmul_cached_plan *kept = *at;
         if (++count <= PLANS || kept->plan->is_used) {
             at = &kept->next;
             continue;
@@ -233,14 +233,14 @@ static void drop_old_plans(struct mmul_context *context) {
 
 void mmul_plan_cache_add(struct mmul_context *context, uint64_t key,
                          struct mmul_program_plan *plan) {
-    struct mmul_kept_plan *made = NULL;
+    struct mmul_cached_plan *made = NULL;
     struct mmul_error ignored;
     // Counts on all ranks, even if the plan is not cached.
     const int64_t number = ++context->plan_count;
     if (brings_files(plan) || !may_be_cached(plan->program) ||
         MMUL_ALLOCATE(made, 1, "a plan", &ignored) != MMUL_OK)
         return;
-    *made = (struct mmul_kept_plan){context->plans, plan, number, key};
+    *made = (struct mmul_cached_plan){context->plans, plan, number, key};
     plan->is_kept = plan->is_used = true;
     context->plans = made;
     drop_old_plans(context);
@@ -248,7 +248,7 @@ void mmul_plan_cache_add(struct mmul_context *context, uint64_t key,
 
 void mmul_plan_cache_destroy(struct mmul_context *context) {
     while (context->plans != NULL) {
-        struct mmul_kept_plan *kept = context->plans;
+        struct mmul_cached_plan *kept = context->plans;
         context->plans = kept->next;
         destroy_kept_plan(kept);
     }

@@ -5,8 +5,8 @@
 // the end gives all ranks the error.
 #pragma once
 
+#include "exec/memory/mappings.h"
 #include "exec/memory/values.h"
-#include "exec/memory/views.h"
 
 // Options and callbacks of a program. The callbacks are each rank's own, the rest is root's.
 struct mmul_job {
@@ -31,9 +31,8 @@ enum mmul_status mmul_program_weights(struct mmul_context *context,
                                       struct mmul_error *err);
 
 // Runs a planned program and commits its outputs. Collective. Fails as mmul_program_run.
-enum mmul_status mmul_program_carry_out(struct mmul_context *context,
-                                        struct mmul_program_plan *plan, struct mmul_values **values,
-                                        struct mmul_error *err);
+enum mmul_status mmul_program_execute(struct mmul_context *context, struct mmul_program_plan *plan,
+                                      struct mmul_values **values, struct mmul_error *err);
 
 // Freedom of the products' plans to choose weights and shares.
 struct mmul_free_shares {
@@ -47,5 +46,5 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
                                             struct mmul_free_shares shares, struct mmul_error *err);
 
 // Returns the files that a product reads and writes itself.
-struct mmul_product_files mmul_program_files(const struct mmul_program_plan *plan,
-                                             const struct mmul_program_step *step);
+struct mmul_product_files mmul_program_step_files(const struct mmul_program_plan *plan,
+                                                  const struct mmul_program_step *step);

@@ -13,7 +13,7 @@
 #include "model/matrix.h"
 
 struct counts {
-    int64_t values, operations, kept, teams, only_float32, has_elements;
+    int64_t values, operations, kept, rank_groups, only_float32, has_elements;
 };
 
 struct numbers {
@@ -55,13 +55,13 @@ static void write_matrix(struct cursor *c, const struct mmul_matrix *matrix) {
 }
 
 static void write_program(struct cursor *c, const struct mmul_program *p, bool has_elements) {
-    const struct counts counts = {p->value_count, p->operation_count, p->kept_count,
-                                  p->team_count,  p->only_float32,    has_elements};
+    const struct counts counts = {p->value_count,      p->operation_count, p->persistent_count,
+                                  p->rank_group_count, p->only_float32,    has_elements};
     write_item(c, &counts, sizeof counts);
     write_item(c, p->values, counts.values * (int64_t)sizeof *p->values);
     write_item(c, p->operations, counts.operations * (int64_t)sizeof *p->operations);
     write_item(c, p->kept, counts.kept * (int64_t)sizeof *p->kept);
-    write_item(c, p->teams, counts.teams * (int64_t)sizeof *p->teams);
+    write_item(c, p->rank_groups, counts.rank_groups * (int64_t)sizeof *p->rank_groups);
     for (int i = 0; has_elements && i < p->operation_count; i++)
         if (p->operations[i].kind == MMUL_LOAD)
             write_matrix(c, p->operations[i].matrix);
@@ -93,9 +93,9 @@ enum mmul_status mmul_program_unpack(const char *bytes, struct mmul_program **pr
     if (mmul_program_create(&made, err) != MMUL_OK)
         return err->status;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "a program", err, MMUL_WANT(made->values, counts->values),
-        MMUL_WANT(made->operations, counts->operations), MMUL_WANT(made->kept, counts->kept),
-        MMUL_WANT(made->teams, counts->teams));
+        "a program", err, MMUL_ARRAY(made->values, counts->values),
+        MMUL_ARRAY(made->operations, counts->operations), MMUL_ARRAY(made->kept, counts->kept),
+        MMUL_ARRAY(made->rank_groups, counts->rank_groups));
     if (status != MMUL_OK) {
         mmul_program_destroy(made);
         return status;
@@ -103,12 +103,12 @@ enum mmul_status mmul_program_unpack(const char *bytes, struct mmul_program **pr
     made->only_float32 = counts->only_float32 != 0;
     made->value_count = (int)counts->values;
     made->operation_count = made->capacity = (int)counts->operations;
-    made->kept_count = (int)counts->kept;
-    made->team_count = (int)counts->teams;
+    made->persistent_count = (int)counts->kept;
+    made->rank_group_count = (int)counts->rank_groups;
     read_array(&c, made->values, counts->values * (int64_t)sizeof *made->values);
     read_array(&c, made->operations, counts->operations * (int64_t)sizeof *made->operations);
     read_array(&c, made->kept, counts->kept * (int64_t)sizeof *made->kept);
-    read_array(&c, made->teams, counts->teams * (int64_t)sizeof *made->teams);
+    read_array(&c, made->rank_groups, counts->rank_groups * (int64_t)sizeof *made->rank_groups);
     for (int i = 0; counts->has_elements && i < made->operation_count; i++)
         made->operations[i].matrix = NULL;
     for (int i = 0; counts->has_elements && status == MMUL_OK && i < made->operation_count; i++)
@@ -117,11 +117,11 @@ enum mmul_status mmul_program_unpack(const char *bytes, struct mmul_program **pr
     if (status == MMUL_OK)
         *program = made;
     else
-        mmul_program_drop(made);
+        mmul_program_destroy_unpacked(made);
     return status;
 }
 
-void mmul_program_drop(struct mmul_program *program) {
+void mmul_program_destroy_unpacked(struct mmul_program *program) {
     for (int i = 0; program != NULL && i < program->operation_count; i++)
         mmul_matrix_close(program->operations[i].matrix);
     mmul_program_destroy(program);

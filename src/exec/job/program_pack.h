@@ -14,8 +14,8 @@ int64_t mmul_program_packed_bytes(const struct mmul_program *program, bool has_e
 void mmul_program_pack(const struct mmul_program *program, bool has_elements, char *bytes);
 
 // Unpacks a program. With elements: its matrices stay in `bytes`, which must outlive it, and
-// mmul_program_drop releases the program and its matrix objects. Without elements: pointers to
-// matrices and outputs are as they were packed. Fails with MMUL_ERR_SYSTEM (memory).
+// mmul_program_destroy_unpacked releases the program and its matrix objects. Without elements:
+// pointers to matrices and outputs are as they were packed. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_unpack(const char *bytes, struct mmul_program **program,
                                      struct mmul_error *err);
-void mmul_program_drop(struct mmul_program *program);
+void mmul_program_destroy_unpacked(struct mmul_program *program);

@@ -13,14 +13,14 @@
 #include "exec/job/program_pack.h"
 #include "exec/job/rebalance.h"
 #include "exec/memory/held.h"
-#include "exec/memory/kept.h"
-#include "exec/memory/spare.h"
-#include "exec/setup/board.h"
+#include "exec/memory/persistent.h"
+#include "exec/memory/segment_cache.h"
 #include "exec/setup/calibrate.h"
+#include "exec/status/job_status.h"
 #include "io/matrix_file.h"
 #include "io/weights_file.h"
 #include "model/matrix.h"
-#include "model/teams.h"
+#include "model/rank_groups.h"
 #include "plan/program/program_footprint.h"
 #include "plan/program/program_make.h"
 #include "plan/program/program_memory.h"
@@ -49,7 +49,7 @@ static struct work work_of(const struct mmul_program *program) {
         const bool is_double = first != MMUL_NUMBER && program->values[first].dtype == MMUL_F64;
         work.flops += flops;
         work.in_double += is_double ? flops : 0;
-        if (o->kind == MMUL_MATMUL || o->kind == MMUL_SEARCH)
+        if (o->kind == MMUL_MATMUL || o->kind == MMUL_FUSED_TOPK)
             work.types |= 1U << (is_double ? MMUL_F64 : MMUL_F32);
     }
     return work;
@@ -82,7 +82,7 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
     const struct mmul_cluster *cluster = context->cluster;
     const struct work work = work_of(program);
     if (gives_weights(job))
-        return mmul_weights_give(job->weights, cluster->size, weights, err);
+        return mmul_weights_parse_for_ranks(job->weights, cluster->size, weights, err);
     const int listed = count_listed(cluster);
     if (listed > 0 && listed < cluster->size)
         return mmul_fail(err, MMUL_ERR_DATA,
@@ -125,13 +125,13 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
         made->operations[i].output = NULL;
     }
     if (status == MMUL_OK)
-        status = mmul_program_types(made, err);
+        status = mmul_program_assign_types(made, err);
     if (status == MMUL_OK && !facts->options.keeps_values)
-        status = mmul_program_search(made, err);
+        status = mmul_program_fuse_topk(made, err);
     if (status == MMUL_OK)
-        status = mmul_program_fold(made, err);
+        status = mmul_program_fold_stacks(made, err);
     if (status == MMUL_OK)
-        status = mmul_program_hand_on(made, comm->size, err);
+        status = mmul_program_add_group_moves(made, comm->size, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         *copy = made;
@@ -146,7 +146,7 @@ static double held_elements_of(const struct mmul_program *program) {
     double elements = 0;
     for (int i = 0; i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
-        if (o->kind != MMUL_KEEP || program->kept[o->kept].held == 0)
+        if (o->kind != MMUL_SAVE_PERSISTENT || program->kept[o->kept].held == 0)
             continue;
         elements += mmul_shape_elements(program->values[o->operands[0]].shape);
     }
@@ -162,7 +162,7 @@ static enum mmul_calibration_depth choose_depth(const struct mmul_context *conte
                                                 const struct mmul_job *job) {
     static const double enough_flops = 2e9, enough_held = 1 << 20;
     const bool is_alone = context->comm->size == 1 && mmul_device_can_borrow(context->device);
-    if (job->options.reproducible || (is_alone && !job->options.is_predicted))
+    if (job->options.reproducible || (is_alone && !job->options.is_only_predicted))
         return MMUL_CALIBRATE_STORED;
     return held_elements_of(program) >= enough_held ? MMUL_CALIBRATE_LONG
            : work_of(program).flops >= enough_flops ? MMUL_CALIBRATE_BRIEF
@@ -177,7 +177,7 @@ static int64_t input_bytes_of(const struct mmul_program *program) {
         int before = 0;
         while (before < i && program->operations[before].matrix != matrix)
             before++;
-        bytes += matrix != NULL && before == i ? mmul_matrix_held_bytes(matrix) : 0;
+        bytes += matrix != NULL && before == i ? mmul_matrix_memory_bytes(matrix) : 0;
     }
     return bytes;
 }
@@ -192,7 +192,7 @@ static struct facts collect_facts(const struct mmul_context *context,
                           .options = job->options};
     facts.measures =
         facts.is_automatic ? choose_depth(context, program, job) : MMUL_CALIBRATE_STORED;
-    facts.options.verify_seed = mmul_random_check_seed(job->options.verify_seed);
+    facts.options.verify_seed = mmul_random_resolve_seed(job->options.verify_seed);
     if (job->options.reproducible)
         facts.options.tail = MMUL_TAIL_OFF;
     return facts;
@@ -206,7 +206,7 @@ static bool may_choose(const struct mmul_context *context, const struct mmul_job
 
 static bool reads_shards(const struct mmul_program *program) {
     bool any = false;
-    for (int i = 0; i < program->kept_count; i++)
+    for (int i = 0; i < program->persistent_count; i++)
         any |= !program->kept[i].is_made && program->kept[i].held == 0;
     return any;
 }
@@ -227,8 +227,8 @@ static enum mmul_status share_weights(const struct mmul_context *context,
         status = choose_weights(context, program, job, *weights, err);
         if (status == MMUL_OK)
             status = gives_weights(job)
-                         ? mmul_kept_check_weights(program, comm->size, *weights, err)
-                         : mmul_kept_weights(program, comm->size, *weights, err);
+                         ? mmul_persistent_check_weights(program, comm->size, *weights, err)
+                         : mmul_persistent_choose_weights(program, comm->size, *weights, err);
     }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
@@ -291,11 +291,11 @@ static enum mmul_status make_plan(struct planning *p, int way, int64_t memory_by
         return status;
     (*plan)->options.memory_bytes = memory_bytes;
     (*plan)->needed_bytes = 0;
-    mmul_program_forget_products(*plan); // made for another limit
-    if ((*plan)->node_bytes_most == 0)   // only products need memory
+    mmul_program_drop_schedules(*plan); // made for another limit
+    if ((*plan)->node_bytes_most == 0)  // only products need memory
         return MMUL_OK;
     if (!mmul_program_fit_footprint(*plan, cluster))
-        (*plan)->needed_bytes = mmul_program_needs(*plan, cluster);
+        (*plan)->needed_bytes = mmul_program_needed_limit(*plan, cluster);
     return mmul_program_check_memory(*plan, cluster, err);
 }
 
@@ -314,7 +314,7 @@ static int find_fitting_plan(struct planning *p, int64_t memory_bytes, int64_t *
         if (status == MMUL_OK)
             return way;
         if (p->plans[way] != NULL && p->plans[way]->needed_bytes > 0)
-            *needed = *needed > 0 ? mmul_smaller(*needed, p->plans[way]->needed_bytes)
+            *needed = *needed > 0 ? mmul_min(*needed, p->plans[way]->needed_bytes)
                                   : p->plans[way]->needed_bytes;
     }
     return WAYS;
@@ -413,7 +413,7 @@ static bool raise_limit(struct planning *p, int64_t *mib) {
     for (int i = 0; *mib > 0 && i < TRIES; i++) {
         if (fits_in(p, *mib, &needed))
             return true;
-        *mib = needed > 0 ? mmul_larger(needed, *mib + *mib / NEAR + 1) : 0;
+        *mib = needed > 0 ? mmul_max(needed, *mib + *mib / NEAR + 1) : 0;
     }
     return false;
 }
@@ -452,7 +452,7 @@ static enum mmul_status choose_plan(struct mmul_context *context,
     enum mmul_status status = way < WAYS ? MMUL_OK : err->status;
     // Held values and sets lie as the other programs have them, so their shares are not shifted.
     if (status == MMUL_OK && p.shares.balanced && !facts->options.reproducible &&
-        program->kept_count == 0)
+        program->persistent_count == 0)
         status = shift_shares(&p, &way, err);
     if (status == MMUL_ERR_SYSTEM && facts->options.memory_bytes > 0)
         hint_enough(&p, needed, err);
@@ -477,9 +477,9 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     struct mmul_program_plan *made = NULL;
     double *weights = NULL;
     uint64_t key = 0; // root only
-    mmul_board_enter(context, "plan");
+    mmul_job_status_set_phase(context, "plan");
     struct facts facts = comm->rank == 0 ? collect_facts(context, program, job) : (struct facts){0};
-    enum mmul_status status = mmul_held_sweep(context, err);
+    enum mmul_status status = mmul_held_drop_released(context, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, &facts, sizeof facts, err);
     context->cluster->nodes[context->cluster->ranks[0].node].input_bytes = facts.input_bytes;
@@ -489,8 +489,8 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         copy->planning = report_planning;
         copy->planning_context = (void *)(uintptr_t)&job->calls;
     }
-    if (status == MMUL_OK && copy->kept_count > 0)
-        status = mmul_kept_find(context, copy, err);
+    if (status == MMUL_OK && copy->persistent_count > 0)
+        status = mmul_persistent_find_sets(context, copy, err);
     if (status == MMUL_OK && comm->rank == 0)
         key = mmul_plan_key(context, copy, job);
     if (status == MMUL_OK)
@@ -501,7 +501,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         *plan = made;
         return MMUL_OK;
     }
-    mmul_spares_drop(context); // other plans may use all memory
+    mmul_segment_cache_clear(context); // other plans may use all memory
     if (status == MMUL_OK) {
         const struct mmul_calibrate_options options = {.depth = facts.measures,
                                                        .types = types_of(copy),

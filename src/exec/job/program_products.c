@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/job/program.h"
-#include "exec/memory/views.h"
+#include "exec/memory/mappings.h"
 #include "model/matrix.h"
 #include "plan/lists/tasks.h"
 #include "plan/product/schedule_make.h"
@@ -49,11 +49,11 @@ static enum mmul_dtype dtype_of(const struct mmul_program_plan *plan,
 static const int64_t *whole_offsets(const struct mmul_program_plan *plan,
                                     const struct mmul_program_step *step) {
     const int whole = step->operands[step->axis == MMUL_ROWS ? 1 : 0];
-    return step->spreads ? plan->places[whole].placement.row_offsets : NULL;
+    return step->relays_whole ? plan->places[whole].placement.row_offsets : NULL;
 }
 
-struct mmul_product_files mmul_program_files(const struct mmul_program_plan *plan,
-                                             const struct mmul_program_step *step) {
+struct mmul_product_files mmul_program_step_files(const struct mmul_program_plan *plan,
+                                                  const struct mmul_program_step *step) {
     enum { C_IN = MMUL_FACTORS };
     const struct mmul_operation *o = mmul_step_operation(plan, step);
     const bool reads_factors = !o->scale.is_given || o->scale.alpha != 0;
@@ -64,8 +64,9 @@ struct mmul_product_files mmul_program_files(const struct mmul_program_plan *pla
         files.b = file_of(plan, step->operands[1])->matrix;
     if (mmul_place_is_file(plan, step->operands[C_IN])) {
         files.c_in = file_of(plan, step->operands[C_IN])->matrix;
-        files.c_in_repeats = !mmul_shape_equal(mmul_place_value(plan, step->operands[C_IN])->shape,
-                                               mmul_place_value(plan, step->result)->shape);
+        files.c_in_is_broadcast =
+            !mmul_shape_equal(mmul_place_value(plan, step->operands[C_IN])->shape,
+                              mmul_place_value(plan, step->result)->shape);
     }
     if (mmul_place_is_file(plan, step->result))
         files.output = file_of(plan, step->result)->output;
@@ -88,16 +89,17 @@ static struct mmul_problem_operand operand_of(const struct mmul_program_plan *pl
 static enum mmul_status find_maps(const struct planning *p, struct product *product,
                                   struct mmul_error *err) {
     const struct mmul_program_step *step = product->step;
-    const struct mmul_product_files files = mmul_program_files(p->plan, step);
+    const struct mmul_product_files files = mmul_program_step_files(p->plan, step);
     bool a = mmul_place_is_file(p->plan, step->operands[0]),
          b = mmul_place_is_file(p->plan, step->operands[1]);
     bool c = mmul_place_is_file(p->plan, step->result);
     unsigned values = (a ? 0 : MMUL_MAPS_A) | (b ? 0 : MMUL_MAPS_B) | (c ? 0 : MMUL_MAPS_C);
-    values &= step->spreads ? ~mmul_maps_whole(step->axis) : values;
+    values &= step->relays_whole ? ~mmul_maps_whole_operand(step->axis) : values;
     product->value_maps = values;
     enum mmul_status status = MMUL_OK;
     if (a || b || c)
-        status = mmul_views_find(p->context, &files, p->plan->options.io, product->node_maps, err);
+        status =
+            mmul_mappings_find(p->context, &files, p->plan->options.io, product->node_maps, err);
     for (int node = 0; node < p->context->comm->node_count; node++)
         product->node_maps[node] |= values;
     return status;
@@ -119,7 +121,7 @@ static bool lies_as(const struct mmul_program_plan *plan, int place,
 
 // Returns true if other nodes may compute rows of a late rank and the product is long enough to
 // ask. Rows of A and C move; B is on every node.
-static bool may_lend(const struct planning *p, const struct mmul_program_step *step) {
+static bool may_steal_across_nodes(const struct planning *p, const struct mmul_program_step *step) {
     static const double enough_seconds = 0.05;
     const struct mmul_program_plan *plan = p->plan;
     const struct mmul_cluster *cluster = p->context->cluster;
@@ -127,7 +129,7 @@ static bool may_lend(const struct planning *p, const struct mmul_program_step *s
     double speed = 0;
     for (int rank = 0; rank < cluster->size; rank++)
         speed += mmul_rank_flops(&cluster->ranks[rank], dtype_of(plan, step));
-    return cluster->node_count > 1 && step->axis == MMUL_ROWS && !step->spreads &&
+    return cluster->node_count > 1 && step->axis == MMUL_ROWS && !step->relays_whole &&
            step->operands[MMUL_FACTORS] < 0 && lies_as(plan, step->operands[0], MMUL_PLACE_ROWS) &&
            lies_as(plan, step->operands[1], MMUL_PLACE_REPLICATE) &&
            lies_as(plan, step->made, MMUL_PLACE_ROWS) &&
@@ -157,8 +159,8 @@ static enum mmul_status build_request(const struct planning *p, const struct pro
     const struct mmul_problem_request what = {.a = operand_of(plan, step, 0),
                                               .b = operand_of(plan, step, 1),
                                               .c_in = adds ? &c_in : NULL,
-                                              .transpose_a = step->turned[0],
-                                              .transpose_b = step->turned[1],
+                                              .transpose_a = step->transposed_factors[0],
+                                              .transpose_b = step->transposed_factors[1],
                                               .alpha = scale.is_given ? scale.alpha : 1,
                                               .beta = scale.beta};
     // Without a value on the ranks all of the product comes from files, so it may be split either
@@ -187,9 +189,9 @@ static enum mmul_status build_request(const struct planning *p, const struct pro
         .panels = true,
         .tail = options->tail == MMUL_TAIL_AUTO && !is_tailed ? MMUL_TAIL_OFF : options->tail,
         .tail_share = options->tail_share,
-        .may_lend = may_lend(p, step),
+        .may_steal_across_nodes = may_steal_across_nodes(p, step),
         .most_bytes = most_bytes};
-    return mmul_problem_make(&what, &input->problem, err);
+    return mmul_problem_init(&what, &input->problem, err);
 }
 
 // Makes the schedule of one product and replaces the previous one. Root.
@@ -225,10 +227,10 @@ static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_pro
         const struct mmul_value *of_x = mmul_place_value(plan, x->operands[i]),
                                 *of_y = mmul_place_value(plan, y->operands[i]);
         if (!mmul_shape_equal(of_x->shape, of_y->shape) || of_x->dtype != of_y->dtype ||
-            x->turned[i] != y->turned[i])
+            x->transposed_factors[i] != y->transposed_factors[i])
             return false;
     }
-    return x->axis == y->axis && x->spreads == y->spreads && x->offsets == y->offsets &&
+    return x->axis == y->axis && x->relays_whole == y->relays_whole && x->offsets == y->offsets &&
            whole_offsets(plan, x) == whole_offsets(plan, y);
 }
 
@@ -278,13 +280,13 @@ static void share_equal_schedules(const struct mmul_program_plan *plan) {
 // Makes all nodes that have work in any product members of scatter and gather. Root.
 static void join_members(const struct mmul_program_plan *plan) {
     for (int node = 0; node < plan->costs.node_count; node++) {
-        bool takes_part = false;
+        bool participates = false;
         for (int i = 0; i < plan->step_count; i++)
             if (plan->steps[i].schedule != NULL)
-                takes_part |= mmul_schedule_nodes(plan->steps[i].schedule)[node].takes_part;
+                participates |= mmul_schedule_nodes(plan->steps[i].schedule)[node].participates;
         for (int i = 0; i < plan->step_count; i++)
             if (plan->steps[i].schedule != NULL)
-                mmul_schedule_set_member(plan->steps[i].schedule, node, takes_part);
+                mmul_schedule_set_participation(plan->steps[i].schedule, node, participates);
     }
 }
 
@@ -341,7 +343,7 @@ static enum mmul_status find_least(const struct planning *p, struct product *pro
     struct schedule_input input;
     enum mmul_status status = build_request(p, product, NULL, &input, err);
     if (status == MMUL_OK)
-        status = mmul_schedule_least(&input.request, &product->least_bytes, err);
+        status = mmul_schedule_least_memory(&input.request, &product->least_bytes, err);
     if (status != MMUL_OK)
         return status;
     for (int i = 0; i < TRIES; i++) {
@@ -361,7 +363,8 @@ static void find_extra(const struct planning *p) {
     for (int i = 0; i < p->plan->step_count; i++)
         products += p->plan->steps[i].is_product;
     for (int node = 0; node < cluster->node_count; node++)
-        p->extra_bytes[node] = mmul_program_left(p->plan, cluster, node) / (products > 1 ? 2 : 1);
+        p->extra_bytes[node] =
+            mmul_program_memory_left(p->plan, cluster, node) / (products > 1 ? 2 : 1);
 }
 
 // Makes the schedules within the memory there is. On a refusal plan->needed_bytes is set to the
@@ -380,7 +383,7 @@ static enum mmul_status make_schedules(const struct planning *p, struct mmul_err
     if (status != MMUL_OK)
         return refused == MMUL_OK ? status : refused;
     if (!fit) {
-        p->plan->needed_bytes = mmul_program_needs(p->plan, p->context->cluster);
+        p->plan->needed_bytes = mmul_program_needed_limit(p->plan, p->context->cluster);
         return refused;
     }
     find_extra(p);
@@ -413,9 +416,9 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     const int64_t nodes = comm->node_count;
     struct mmul_error ignored;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "products", err, MMUL_WANT(p.taken_bytes, nodes), MMUL_WANT(p.most_bytes, nodes),
-        MMUL_WANT(p.extra_bytes, nodes), MMUL_WANT(p.products, plan->step_count),
-        MMUL_WANT(p.maps, plan->step_count * nodes));
+        "products", err, MMUL_ARRAY(p.taken_bytes, nodes), MMUL_ARRAY(p.most_bytes, nodes),
+        MMUL_ARRAY(p.extra_bytes, nodes), MMUL_ARRAY(p.products, plan->step_count),
+        MMUL_ARRAY(p.maps, plan->step_count * nodes));
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = find_products(&p, err);

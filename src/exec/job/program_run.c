@@ -12,7 +12,7 @@
 //
 // A failure in 2 ends the commit. Whatever has its name keeps it, and the rest is discarded. The
 // error's hint lists both if there are several outputs. A set that fails half-way is marked as such
-// (exec/memory/kept.h).
+// (exec/memory/persistent.h).
 #include <string.h>
 
 #include "base/clock.h"
@@ -23,7 +23,7 @@
 #include "exec/job/program.h"
 #include "exec/job/rebalance.h"
 #include "exec/memory/held.h"
-#include "exec/memory/kept.h"
+#include "exec/memory/persistent.h"
 #include "exec/tasks/computing.h"
 #include "exec/traffic/move.h"
 #include "io/output_file.h"
@@ -44,7 +44,7 @@ static enum mmul_status check_outputs(struct mmul_context *context,
         if (o->output == NULL)
             return mmul_fail(err, MMUL_ERR_USAGE, "the output of '%s' has been written",
                              program->values[o->operands[0]].name);
-        if (o->output->took_over)
+        if (o->output->removed_leftover)
             mmul_context_warn(context,
                               "'%s' takes the place of what a run that was killed had left",
                               o->output->part);
@@ -64,21 +64,21 @@ static struct mmul_stage_request make_stage_request(const struct mmul_program_pl
                                        .step = step,
                                        .places = {-1, -1, -1, -1},
                                        .panels = is_move,
-                                       .panels_of = -1,
+                                       .panels_stage = -1,
                                        .due = is_move ? step->due : step->stage + 1,
                                        .is_early = mmul_program_is_early(plan, step)};
-    stage.after_all = is_move && !stage.is_early; // a move reads what all ranks have
+    stage.waits_for_all = is_move && !stage.is_early; // a move reads what all ranks have
     if (step->schedule == NULL)
         return stage;
     int a = place_of(plan, step->operands[0]), b = place_of(plan, step->operands[1]);
     bool rows = step->schedule->axis == MMUL_ROWS;
     int whole = rows ? b : a;
     stage.schedule = step->schedule;
-    stage.files = mmul_program_files(plan, step);
+    stage.files = mmul_program_step_files(plan, step);
     stage.places = (struct mmul_stage_places){.split = rows ? a : b,
-                                              .whole = step->spreads ? -1 : whole,
+                                              .whole = step->relays_whole ? -1 : whole,
                                               .c = place_of(plan, step->made),
-                                              .spread = step->spreads ? whole : -1};
+                                              .spread = step->relays_whole ? whole : -1};
     return stage;
 }
 
@@ -91,7 +91,7 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
     if (step->joined)
         return count;
     if (step->kind == MMUL_STEP_COMPUTE)
-        joined = mmul_program_plan_joined(plan, index, moves);
+        joined = mmul_program_joined_moves(plan, index, moves);
     if (joined > 0) {
         panels = mmul_program_panels(mmul_place_value(plan, step->operands[0])->shape.cols);
         stages[count] = make_stage_request(plan, moves[0]);
@@ -102,9 +102,9 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
     stages[count] = make_stage_request(plan, step);
     if (joined > 0) {
         stages[count].panels = panels;
-        stages[count].panels_of = count - 1;
+        stages[count].panels_stage = count - 1;
         // All ranks of the node have begun the move that brings the panels.
-        stages[count].after_all = true;
+        stages[count].waits_for_all = true;
     }
     stages[count].index = index;
     return count + 1;
@@ -133,16 +133,16 @@ static enum mmul_status run_stages(struct mmul_context *context,
         request.stage_count = add_stages(plan, i, stages, request.stage_count);
     enum mmul_status status = mmul_run_create(context, &request, &run, err);
     if (status == MMUL_OK) {
-        values->begin = run->site.begin;
-        values->run_segment_bytes = run->site.segment.bytes;
-        status = mmul_run_stages(run, err);
-        values->run_waits = run->site.waits;
+        values->begin = run->rank_resources.begin;
+        values->run_segment_bytes = run->rank_resources.segment.bytes;
+        status = mmul_run_execute(run, err);
+        values->run_waits = run->rank_resources.waits;
         warn_of_writes(context, plan->program);
     }
     if (status == MMUL_OK)
-        status = mmul_run_report(run, values->report, err);
-    values->is_abandoned =
-        mmul_comm_is_broken(context->comm) || (run != NULL && run->site.watchdog.has_abandoned);
+        status = mmul_run_fill_report(run, values->report, err);
+    values->is_abandoned = mmul_comm_is_broken(context->comm) ||
+                           (run != NULL && run->rank_resources.watchdog.has_abandoned);
     mmul_run_destroy(run);
     return status;
 }
@@ -176,15 +176,15 @@ static enum mmul_status list_outputs(struct output_list *list, struct mmul_error
         MMUL_ALLOCATE(list->entries, program->operation_count, "a list of outputs", err);
     for (int i = 0; status == MMUL_OK && i < program->operation_count; i++) {
         struct mmul_operation *o = &program->operations[i];
-        char set[MMUL_KEPT_NAME_BYTES + sizeof "kept:"];
+        char set[MMUL_PERSISTENT_NAME_BYTES + sizeof "kept:"];
         const char *name = set;
         struct output_entry *entry = &list->entries[list->count];
-        if (o->kind == MMUL_KEEP ? program->kept[o->kept].held > 0
-                                 : o->kind != MMUL_SAVE || !is_root)
+        if (o->kind == MMUL_SAVE_PERSISTENT ? program->kept[o->kept].held > 0
+                                            : o->kind != MMUL_SAVE || !is_root)
             continue;
         list->count++;
         *entry = (struct output_entry){.operation = o, .order = SETS};
-        if (o->kind == MMUL_KEEP) {
+        if (o->kind == MMUL_SAVE_PERSISTENT) {
             snprintf(set, sizeof set, "kept:%s", program->kept[o->kept].name);
         } else {
             entry->order = o->output->path == NULL ? STREAMS : FILES;
@@ -234,7 +234,8 @@ static enum mmul_status commit_all(struct output_list *list, struct mmul_error *
         for (int i = 0; status == MMUL_OK && i < list->count; i++) {
             struct output_entry *entry = &list->entries[i];
             if (entry->order == order && order == SETS) {
-                status = mmul_kept_commit(list->context, list->values, entry->operation->kept, err);
+                status = mmul_persistent_commit_set(list->context, list->values,
+                                                    entry->operation->kept, err);
                 entry->is_written = status == MMUL_OK;
             } else if (entry->order == order) {
                 status = commit_output(list, entry, err);
@@ -254,7 +255,7 @@ static void add_names(const struct output_list *list, bool are_written, struct m
             continue;
         const char *comma = text->length > begin ? ", " : "";
         char name[NAME_MOST + 1];
-        mmul_text_copy_ends(name, sizeof name, entry->name);
+        mmul_text_copy_shortened(name, sizeof name, entry->name);
         if (text->length - begin + strlen(name) > ROOM)
             left++;
         else
@@ -284,7 +285,8 @@ static void hint_written(const struct output_list *list, struct mmul_error *err)
 
 // Commits the outputs, or discards all if `status`, the same on all ranks, is a failure of the
 // program. Collective over world. values: NULL if not created. Consumes root's outputs in any case.
-// Fails with that status, as mmul_output_commit and as mmul_kept_commit, on all ranks alike.
+// Fails with that status, as mmul_output_commit and as mmul_persistent_commit_set, on all ranks
+// alike.
 static enum mmul_status end_outputs(struct mmul_context *context, struct mmul_program_plan *plan,
                                     struct mmul_values *values, enum mmul_status status,
                                     struct mmul_error *err) {
@@ -294,8 +296,9 @@ static enum mmul_status end_outputs(struct mmul_context *context, struct mmul_pr
         // Flushes all that can run out of space.
         for (int i = 0; status == MMUL_OK && i < list.count; i++) {
             const struct mmul_operation *o = list.entries[i].operation;
-            status = o->kind == MMUL_KEEP ? mmul_kept_finish(values, o->kept, err)
-                                          : mmul_output_finish(o->output, err);
+            status = o->kind == MMUL_SAVE_PERSISTENT
+                         ? mmul_persistent_flush_set(values, o->kept, err)
+                         : mmul_output_finish(o->output, err);
         }
         status = mmul_comm_agree(context->comm, status, err);
     }
@@ -316,9 +319,8 @@ static enum mmul_status end_outputs(struct mmul_context *context, struct mmul_pr
 
 // ------------------------------------------------------------------------------------- the program
 
-enum mmul_status mmul_program_carry_out(struct mmul_context *context,
-                                        struct mmul_program_plan *plan, struct mmul_values **values,
-                                        struct mmul_error *err) {
+enum mmul_status mmul_program_execute(struct mmul_context *context, struct mmul_program_plan *plan,
+                                      struct mmul_values **values, struct mmul_error *err) {
     struct mmul_values *made = NULL;
     struct mmul_report *report = NULL;
     struct mmul_stage_request *stages = NULL;
@@ -335,12 +337,12 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
         report = NULL;
         made->begin = mmul_clock_now(); // replaced by the run's own clock, if there is a run
     }
-    if (status == MMUL_OK && plan->program->kept_count > 0)
-        status = mmul_kept_open(context, made, err);
+    if (status == MMUL_OK && plan->program->persistent_count > 0)
+        status = mmul_persistent_open_sets(context, made, err);
     if (status == MMUL_OK && plan->step_count > 0)
         status = run_stages(context, plan, made, stages, err);
     if (status == MMUL_OK) {
-        status = mmul_kept_check(made, err);
+        status = mmul_persistent_check_mapped(made, err);
         if (status == MMUL_OK && plan->calls.accept != NULL)
             status = plan->calls.accept(plan->calls.accept_context, err);
         status = mmul_comm_agree(context->comm, status, err);
@@ -349,8 +351,8 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
     status = end_outputs(context, plan, made, status, err);
     mmul_stopwatch_enter(&context->watch, NULL);
     if (status == MMUL_OK) {
-        mmul_report_end(made->report, made->begin, committing);
-        mmul_rebalance_note(context, plan, made->report);
+        mmul_report_finish(made->report, made->begin, committing);
+        mmul_rebalance_add_run(context, plan, made->report);
         made->report->startup = context->startup;
         context->startup = (struct mmul_startup){0};
     }

@@ -31,7 +31,8 @@ static double busy_of(const struct mmul_report_rank *r) {
 static bool may_rebalance(const struct mmul_context *context,
                           const struct mmul_program_plan *plan) {
     return context->comm->rank == 0 && context->comm->size > 1 && plan->has_free_shares &&
-           plan->is_kept && !plan->options.reproducible && plan->team_count <= MMUL_TEAM_ALL + 1;
+           plan->is_kept && !plan->options.reproducible &&
+           plan->rank_group_count <= MMUL_GROUP_ALL + 1;
 }
 
 // Returns the relative gain of the slowest rank if shares followed the observed speeds, and stores
@@ -60,8 +61,8 @@ static struct mmul_balance *balance_of(struct mmul_context *context) {
     return context->balance;
 }
 
-void mmul_rebalance_note(struct mmul_context *context, struct mmul_program_plan *plan,
-                         const struct mmul_report *report) {
+void mmul_rebalance_add_run(struct mmul_context *context, struct mmul_program_plan *plan,
+                            const struct mmul_report *report) {
     struct mmul_error ignored;
     if (!may_rebalance(context, plan))
         return;

@@ -10,8 +10,8 @@
 
 // Adds the times of a finished run, and from time to time checks whether other shares would be
 // faster.
-void mmul_rebalance_note(struct mmul_context *context, struct mmul_program_plan *plan,
-                         const struct mmul_report *report);
+void mmul_rebalance_add_run(struct mmul_context *context, struct mmul_program_plan *plan,
+                            const struct mmul_report *report);
 
 // Returns the weights found so far, one per rank, borrowed; NULL: use the measured speeds.
 const double *mmul_rebalance_weights(const struct mmul_context *context);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The context has a list of held values, newest first. A segment counts its users, the held values
 // in it and the runs that use it. The last user puts it into the cache of segments
-// (exec/memory/spare.h).
+// (exec/memory/segment_cache.h).
 #include "exec/memory/held.h"
 
 #include <stdatomic.h>
@@ -9,9 +9,9 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec/memory/spare.h"
+#include "exec/memory/segment_cache.h"
 #include "model/matrix.h"
-#include "model/teams.h"
+#include "model/rank_groups.h"
 
 struct mmul_held_segment {
     struct mmul_shared shared;
@@ -26,9 +26,9 @@ struct mmul_held {
     int64_t *offsets; // owned, by rank, in units of its placement; NULL: replicated
     char **parts;     // owned, by rank of the node: addresses of the parts
     int ranks;
-    bool is_released;      // root: by the user
-    bool is_apart;         // each node holds a value of its own
-    struct mmul_team team; // storage for info.team
+    bool is_released;                  // root: by the user
+    bool is_apart;                     // each node holds a value of its own
+    struct mmul_rank_group rank_group; // storage for info.team
 };
 
 int64_t mmul_held_next_number(void) {
@@ -39,7 +39,7 @@ int64_t mmul_held_next_number(void) {
 static void release_segment(struct mmul_context *context, struct mmul_held_segment *segment) {
     if (segment == NULL || --segment->users > 0)
         return;
-    mmul_spare_put(context, MMUL_SPARE_HELD, &segment->shared);
+    mmul_segment_cache_put(context, MMUL_SEGMENT_CACHE_HELD, &segment->shared);
     mmul_free(segment);
 }
 
@@ -83,8 +83,8 @@ static enum mmul_status copy_offsets(const int64_t *from, int ranks, int64_t **t
     return status;
 }
 
-enum mmul_status mmul_held_take(const struct mmul_context *context, struct mmul_kept *kept,
-                                struct mmul_error *err) {
+enum mmul_status mmul_held_complete(const struct mmul_context *context,
+                                    struct mmul_persistent_value *kept, struct mmul_error *err) {
     const struct mmul_held *held = mmul_held_find(context, kept->held);
     if (held == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "'%s' is held no more", kept->name);
@@ -108,7 +108,7 @@ static bool is_whole(const struct mmul_values *v, int place) {
 // Lays out the parts that the node's ranks make of a value, from byte `at` on. Returns the end.
 // base NULL: sizes only.
 static int64_t lay_out_parts(struct mmul_values *v, int place, int64_t at, char *base) {
-    char **parts = v->kept_parts + (int64_t)place * v->node_size;
+    char **parts = v->persistent_parts + (int64_t)place * v->node_size;
     for (int rank = 0, index = 0; rank < v->plan->costs.size; rank++) {
         if (v->plan->costs.rank_node[rank] != v->node)
             continue;
@@ -124,7 +124,7 @@ static int64_t lay_out_parts(struct mmul_values *v, int place, int64_t at, char 
 static int64_t lay_out_made(struct mmul_values *v, char *base) {
     const struct mmul_program *program = v->plan->program;
     int64_t at = 0;
-    for (int k = 0; k < program->kept_count; k++) {
+    for (int k = 0; k < program->persistent_count; k++) {
         const int place =
             program->kept[k].held > 0 && program->kept[k].is_made ? find_place(v, k) : -1;
         at = place >= 0 ? lay_out_parts(v, place, at, base) : at;
@@ -142,14 +142,14 @@ static void find_read_value(const struct mmul_context *context, struct mmul_valu
     const int place = find_place(v, kept);
     if (place < 0)
         return;
-    memcpy(v->kept_parts + (int64_t)place * v->node_size, held->parts,
+    memcpy(v->persistent_parts + (int64_t)place * v->node_size, held->parts,
            (size_t)v->node_size * sizeof *held->parts);
     use_segment(v, held->segment);
 }
 
 static int count_made_values(const struct mmul_program *program) {
     int count = 0;
-    for (int k = 0; k < program->kept_count; k++)
+    for (int k = 0; k < program->persistent_count; k++)
         count += program->kept[k].held > 0 && program->kept[k].is_made;
     return count;
 }
@@ -161,10 +161,11 @@ enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values
     struct mmul_held_segment *made = NULL;
     bool is_new = true;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "held values", err, MMUL_WANT(values->held, program->kept_count + 1), MMUL_WANT(made, 1));
+        "held values", err, MMUL_ARRAY(values->held, program->persistent_count + 1),
+        MMUL_ARRAY(made, 1));
     status = mmul_comm_agree(context->comm, status, err);
-    for (int k = 0; status == MMUL_OK && k < program->kept_count; k++) {
-        const struct mmul_kept *kept = &program->kept[k];
+    for (int k = 0; status == MMUL_OK && k < program->persistent_count; k++) {
+        const struct mmul_persistent_value *kept = &program->kept[k];
         if (kept->held > 0 && !kept->is_made && mmul_held_find(context, kept->held) == NULL)
             status = mmul_fail(err, MMUL_ERR_USAGE, "'%s' is held no more", kept->name);
         else if (kept->held > 0 && !kept->is_made)
@@ -172,7 +173,8 @@ enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values
     }
     status = mmul_comm_agree(context->comm, status, err);
     if (status == MMUL_OK && count_made_values(program) > 0)
-        status = mmul_spare_take(context, MMUL_SPARE_HELD, bytes, &made->shared, &is_new, err);
+        status = mmul_segment_cache_take(context, MMUL_SEGMENT_CACHE_HELD, bytes, &made->shared,
+                                         &is_new, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;
@@ -202,7 +204,7 @@ static enum mmul_status register_held(struct mmul_context *context, const struct
             destroy_held(context, made);
         return status;
     }
-    memcpy(made->parts, v->kept_parts + (int64_t)place * v->node_size,
+    memcpy(made->parts, v->persistent_parts + (int64_t)place * v->node_size,
            (size_t)v->node_size * sizeof *made->parts);
     made->number = v->plan->program->kept[kept].held;
     made->info = (struct mmul_held_info){.shape = value->shape,
@@ -210,13 +212,15 @@ static enum mmul_status register_held(struct mmul_context *context, const struct
                                          .kind = p->kind,
                                          .is_integer = value->is_integer,
                                          .is_bool = value->is_bool,
-                                         .is_placed = value->is_placed};
-    made->info.is_open = v->plan->program->kept[kept].stays_open && value->is_open;
-    made->info.is_exact = made->info.is_open && value->is_exact;
-    const struct mmul_team *team = mmul_program_team(v->plan->program, value->team);
-    if (team != NULL) {
-        made->team = *team;
-        made->info.team = &made->team;
+                                         .group_is_requested = value->group_is_requested};
+    made->info.has_open_type =
+        v->plan->program->kept[kept].stays_exact_in_both_types && value->has_open_type;
+    made->info.is_exact_in_both_types = made->info.has_open_type && value->is_exact_in_both_types;
+    const struct mmul_rank_group *rank_group =
+        mmul_program_rank_group(v->plan->program, value->rank_group);
+    if (rank_group != NULL) {
+        made->rank_group = *rank_group;
+        made->info.rank_group = &made->rank_group;
     }
     made->segment = segment;
     made->ranks = ranks;
@@ -231,7 +235,7 @@ enum mmul_status mmul_held_commit(struct mmul_context *context, struct mmul_valu
                                   struct mmul_error *err) {
     const struct mmul_program *program = values->plan->program;
     enum mmul_status status = MMUL_OK;
-    for (int k = 0; status == MMUL_OK && k < program->kept_count; k++)
+    for (int k = 0; status == MMUL_OK && k < program->persistent_count; k++)
         if (program->kept[k].held > 0 && program->kept[k].is_made)
             status = register_held(context, values, k, values->held[values->held_count - 1], err);
     return status;
@@ -260,8 +264,8 @@ void mmul_held_release(struct mmul_context *context, int64_t number) {
         mmul_held_release(context->node, number);
 }
 
-enum mmul_status mmul_held_released(const struct mmul_context *context, int64_t **numbers,
-                                    int64_t *count, struct mmul_error *err) {
+enum mmul_status mmul_held_list_released(const struct mmul_context *context, int64_t **numbers,
+                                         int64_t *count, struct mmul_error *err) {
     const int64_t all = context->released_count;
     *count = 0;
     if (MMUL_ALLOCATE(*numbers, all + 1, "numbers of held values", err) != MMUL_OK)
@@ -292,13 +296,13 @@ static void drop_numbers(struct mmul_context *context, const int64_t *numbers, i
     }
 }
 
-enum mmul_status mmul_held_sweep(struct mmul_context *context, struct mmul_error *err) {
+enum mmul_status mmul_held_drop_released(struct mmul_context *context, struct mmul_error *err) {
     int64_t count = context->released_count, *numbers = NULL;
     enum mmul_status status = mmul_comm_broadcast(context->comm, &count, sizeof count, err);
     if (status != MMUL_OK || count == 0)
         return status;
     status = context->comm->rank == 0
-                 ? mmul_held_released(context, &numbers, &count, err)
+                 ? mmul_held_list_released(context, &numbers, &count, err)
                  : MMUL_ALLOCATE(numbers, count, "numbers of held values", err);
     status = mmul_comm_agree(context->comm, status, err);
     if (status == MMUL_OK)

@@ -27,20 +27,20 @@ struct mmul_held_info {
     enum mmul_dtype dtype;
     enum mmul_placement_kind kind;
     bool is_integer, is_bool;
-    bool is_placed; // the program asked for this placement
+    bool group_is_requested; // the program asked for this placement
     // Flags of struct mmul_value; false unless the program that made the value asked to keep its
     // type open.
-    bool is_open, is_exact;
+    bool has_open_type, is_exact_in_both_types;
     // Ranks that have the value, borrowed from the held value; NULL: all ranks.
-    const struct mmul_team *team;
+    const struct mmul_rank_group *rank_group;
 };
 struct mmul_held_info mmul_held_info(const struct mmul_context *context,
                                      const struct mmul_held *held);
 
 // Completes the description of a held value that a program reads. Local; agree afterwards. Fails
 // with MMUL_ERR_USAGE (it was released), MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_held_take(const struct mmul_context *context, struct mmul_kept *kept,
-                                struct mmul_error *err);
+enum mmul_status mmul_held_complete(const struct mmul_context *context,
+                                    struct mmul_persistent_value *kept, struct mmul_error *err);
 
 // Allocates the held values that the program makes and finds those that it reads. Collective over
 // world; agree over it afterwards. Fails with MMUL_ERR_SYSTEM.
@@ -61,12 +61,12 @@ void mmul_held_release(struct mmul_context *context, int64_t number);
 
 // Returns the numbers of all released values; the caller owns the list. Root. Fails with
 // MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_held_released(const struct mmul_context *context, int64_t **numbers,
-                                    int64_t *count, struct mmul_error *err);
+enum mmul_status mmul_held_list_released(const struct mmul_context *context, int64_t **numbers,
+                                         int64_t *count, struct mmul_error *err);
 
 // Drops on all ranks what root has released since the last call. Collective over world. Fails with
 // MMUL_ERR_SYSTEM.
-enum mmul_status mmul_held_sweep(struct mmul_context *context, struct mmul_error *err);
+enum mmul_status mmul_held_drop_released(struct mmul_context *context, struct mmul_error *err);
 
 // Drops all held values. Local.
 void mmul_held_destroy(struct mmul_context *context);

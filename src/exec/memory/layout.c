@@ -21,8 +21,8 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
     layout->results = layout->slots + n->whole_slots * layout->slot_bytes;
     layout->bytes = mmul_schedule_lanes_bytes(n);
     enum mmul_status status =
-        MMUL_ALLOCATE_ALL("the schedule", err, MMUL_WANT(layout->slot, layout->passes),
-                          MMUL_WANT(slot_of_panel, layout->panels));
+        MMUL_ALLOCATE_ALL("the schedule", err, MMUL_ARRAY(layout->slot, layout->passes),
+                          MMUL_ARRAY(slot_of_panel, layout->panels));
     if (status != MMUL_OK) {
         mmul_layout_fini(layout);
         return status;

@@ -3,7 +3,7 @@
 //
 // Where data lies during a run:
 //   - Files that a node sees are mapped and used in place: A and B on any node, C on root's node
-//     (exec/memory/views.h).
+//     (exec/memory/mappings.h).
 //   - Values of a program lie in one segment per node (exec/memory/values.h).
 //   - All other data of a product lies in lanes and slots of the run's segment, laid out here. The
 //     leader receives into it and sends from it; ranks compute in place.

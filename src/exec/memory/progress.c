@@ -17,7 +17,7 @@ static const double SLEEP_SECONDS = 0.1;
 // Interval between looks at the traffic when this thread moves it itself and no bell rings.
 static const double NAP_SECONDS = 5e-5;
 
-static struct mmul_bell *bell_of(struct mmul_run_progress *progress, int rank) {
+static struct mmul_eventcount *bell_of(struct mmul_run_progress *progress, int rank) {
     return rank == MMUL_TRAFFIC ? &progress->moved : &progress->ranks[rank].counted;
 }
 
@@ -32,34 +32,35 @@ static bool move_traffic_until(const struct mmul_run_progress *progress,
                                const struct mmul_waits *waits) {
     bool moved = true;
     while (moved && atomic_load(counter) < goal && !is_cancelled(progress))
-        moved = waits->meanwhile(waits->context);
+        moved = waits->poll_traffic(waits->context);
     return atomic_load(counter) >= goal || is_cancelled(progress);
 }
 
 bool mmul_progress_wait(struct mmul_run_progress *progress, int rank,
                         const _Atomic int64_t *counter, int64_t goal, struct mmul_waits *waits) {
-    struct mmul_bell *bell = bell_of(progress, rank);
+    struct mmul_eventcount *bell = bell_of(progress, rank);
     if (atomic_load(counter) >= goal)
         return !is_cancelled(progress);
     waits->count++;
-    if (waits->meanwhile != NULL && move_traffic_until(progress, counter, goal, waits))
+    if (waits->poll_traffic != NULL && move_traffic_until(progress, counter, goal, waits))
         return !is_cancelled(progress);
     const double begin = mmul_clock_now();
     do
         sched_yield();
     while (atomic_load(counter) < goal && !is_cancelled(progress) &&
            mmul_clock_now() - begin < LOOK_SECONDS);
-    atomic_store(&waits->for_traffic, rank == MMUL_TRAFFIC);
+    atomic_store(&waits->is_waiting_for_traffic, rank == MMUL_TRAFFIC);
     for (;;) {
-        const uint32_t heard = mmul_bell_heard(bell);
+        const uint32_t heard = mmul_eventcount_read(bell);
         if (atomic_load(counter) >= goal || is_cancelled(progress))
             break;
-        if (waits->meanwhile != NULL && waits->meanwhile(waits->context))
+        if (waits->poll_traffic != NULL && waits->poll_traffic(waits->context))
             continue;
         waits->sleeps++;
-        mmul_bell_sleep(bell, heard, waits->meanwhile != NULL ? NAP_SECONDS : SLEEP_SECONDS);
+        mmul_eventcount_wait(bell, heard,
+                             waits->poll_traffic != NULL ? NAP_SECONDS : SLEEP_SECONDS);
     }
-    atomic_store(&waits->for_traffic, false);
+    atomic_store(&waits->is_waiting_for_traffic, false);
     return !is_cancelled(progress);
 }
 
@@ -70,15 +71,15 @@ void mmul_progress_raise(struct mmul_run_progress *progress, int rank, _Atomic i
         ;
     if (now >= value)
         return;
-    mmul_bell_ring(bell_of(progress, rank));
-    if (rank != MMUL_TRAFFIC && stages >= atomic_load(&progress->news_from))
-        mmul_bell_ring(&progress->ranks[0].attending);
+    mmul_eventcount_notify(bell_of(progress, rank));
+    if (rank != MMUL_TRAFFIC && stages >= atomic_load(&progress->wake_from_stage))
+        mmul_eventcount_notify(&progress->ranks[0].main_thread_bell);
 }
 
-void mmul_progress_rouse(struct mmul_run_progress *progress) {
-    mmul_bell_ring(&progress->moved);
+void mmul_progress_wake_all(struct mmul_run_progress *progress) {
+    mmul_eventcount_notify(&progress->moved);
     for (int i = 0; i < progress->rank_count; i++) {
-        mmul_bell_ring(&progress->ranks[i].counted);
-        mmul_bell_ring(&progress->ranks[i].attending);
+        mmul_eventcount_notify(&progress->ranks[i].counted);
+        mmul_eventcount_notify(&progress->ranks[i].main_thread_bell);
     }
 }

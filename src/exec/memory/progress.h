@@ -13,8 +13,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "base/bell.h"
-#include "exec/memory/claims.h"
+#include "base/eventcount.h"
+#include "exec/memory/stealing.h"
 #include "plan/lists/footprint.h"
 
 // Counters of one rank in one stage; most are for products only.
@@ -22,22 +22,23 @@ struct mmul_stage_progress_rank {
     _Atomic int64_t passes_done; // passes finished in this rank's part
     // Rows of this rank's part of C that are complete in the mapped file, and rows that root has
     // handed over to the disk. Used while exec/tasks/write_back follows the stage.
-    _Atomic int64_t rows_complete, rows_handed_over;
-    mmul_unbegun unbegun;          // positions of its tasks not begun; exec/tasks/work.h
-    _Atomic int64_t lines_left;    // positions not finished yet
-    _Atomic int64_t elements_done; // elements of C computed by this rank, in any block
+    _Atomic int64_t rows_complete, rows_flushed;
+    mmul_unstarted unstarted;         // positions of its tasks not begun; exec/tasks/work.h
+    _Atomic int64_t lines_unfinished; // positions not finished yet
+    _Atomic int64_t elements_done;    // elements of C computed by this rank, in any block
     // Current work: its begin in nanoseconds (0: none) and its elements of C; recent elements per
     // second (0: not known).
     _Atomic int64_t begun, elements, rate;
-    _Atomic int64_t sums_given; // rounds of exec/steps/sums with this rank's contribution stored
+    _Atomic int64_t
+        sums_contributed; // rounds of exec/steps/sums with this rank's contribution stored
     // For a rank that adds its terms in slices (plan/lists/tasks.h): slices not begun, beyond which
     // no rank needs to wait for lines; number of terms that its lines not yet begun already
     // contain.
-    _Atomic int64_t slices_left, terms_there;
-    _Atomic int64_t lines_lent;       // set by the leader: lines lent to ranks of other nodes
-    _Atomic int64_t sums_read;        // 1: this rank has compared the checksums of a move
-    _Atomic int64_t elements_planned; // elements of C in its own block; 0: not known yet
-    char padding[8];                  // gives each rank its own cache lines
+    _Atomic int64_t slices_unstarted, terms_added;
+    _Atomic int64_t lines_lent;         // set by the leader: lines lent to ranks of other nodes
+    _Atomic int64_t checksums_compared; // 1: this rank has compared the checksums of a move
+    _Atomic int64_t elements_planned;   // elements of C in its own block; 0: not known yet
+    char padding[8];                    // gives each rank its own cache lines
 };
 
 struct mmul_stage_progress {
@@ -47,7 +48,7 @@ struct mmul_stage_progress {
     // Set by the leader: all traffic of a product has left; number of a move's panels that have
     // arrived from other nodes.
     _Atomic int64_t has_left, has_arrived;
-    _Atomic int64_t sums_made; // set by the leader: rounds of exec/steps/sums added up
+    _Atomic int64_t sums_finished; // set by the leader: rounds of exec/steps/sums added up
     // Set by the leader: speed of the node that borrowed lines, elements of C per second (0: none);
     // time when it will have finished them, nanoseconds.
     _Atomic int64_t borrower_rate, borrowed_until;
@@ -57,18 +58,18 @@ struct mmul_stage_progress {
 struct mmul_run_progress_rank {
     _Atomic int64_t stages_done; // stages in which this rank has done its part
     // Rings when stages_done or a stage's counter of this rank has grown.
-    struct mmul_bell counted;
-    struct mmul_bell attending; // wakes its main thread
+    struct mmul_eventcount counted;
+    struct mmul_eventcount main_thread_bell; // wakes its main thread
     char padding[40];
 };
 
 struct mmul_run_progress {
     _Atomic int cancelled; // set by any rank: something failed, and no more needs to be computed
     int rank_count;
-    struct mmul_bell moved; // rings when a counter of the traffic has grown
+    struct mmul_eventcount moved; // rings when a counter of the traffic has grown
     // Set by the leader: a rank that has done this many stages, or raises a counter in the last of
     // them, wakes the leader's main thread.
-    _Atomic int64_t news_from;
+    _Atomic int64_t wake_from_stage;
     char padding[40];
     struct mmul_run_progress_rank ranks[]; // one per rank of the node
 };
@@ -88,13 +89,13 @@ static inline int64_t mmul_stage_progress_bytes(int ranks) {
 enum { MMUL_TRAFFIC = -1 }; // used as a rank: the counters of the leader's main thread
 
 // Statistics of a thread's waits: number of counters not there at the first look, and number of
-// sleeps. for_traffic: it is waiting for the traffic at the moment.
+// sleeps. is_waiting_for_traffic: it is waiting for the traffic at the moment.
 struct mmul_waits {
     int64_t count, sleeps;
-    _Atomic bool for_traffic;
+    _Atomic bool is_waiting_for_traffic;
     // For a run on a single thread: moves the traffic and returns true if anything moved. NULL:
     // another thread moves it.
-    bool (*meanwhile)(void *context);
+    bool (*poll_traffic)(void *context);
     void *context;
 };
 
@@ -105,9 +106,9 @@ bool mmul_progress_wait(struct mmul_run_progress *progress, int rank,
 
 // Raises *counter to `value` and wakes the threads that wait for it; does nothing if it is as high
 // already. stages: number of stages up to the one that owns the counter. Wakes the leader's main
-// thread if that has asked for it (news_from).
+// thread if that has asked for it (wake_from_stage).
 void mmul_progress_raise(struct mmul_run_progress *progress, int rank, _Atomic int64_t *counter,
                          int64_t value, int64_t stages);
 
 // Wakes all sleeping threads, so that they notice that the run was cancelled.
-void mmul_progress_rouse(struct mmul_run_progress *progress);
+void mmul_progress_wake_all(struct mmul_run_progress *progress);

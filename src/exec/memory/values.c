@@ -3,8 +3,8 @@
 #include "exec/memory/values.h"
 
 #include "exec/memory/held.h"
-#include "exec/memory/kept.h"
-#include "exec/memory/spare.h"
+#include "exec/memory/persistent.h"
+#include "exec/memory/segment_cache.h"
 
 #include <string.h>
 
@@ -63,10 +63,10 @@ static void clear_summands(struct mmul_values *v) {
 static enum mmul_status take_segment(struct mmul_values *v, struct mmul_error *err) {
     const int64_t bytes = v->plan->node_bytes[v->node];
     bool is_new = true;
-    enum mmul_status status =
-        v->plan->is_repeated
-            ? mmul_spare_take(v->context, MMUL_SPARE_VALUES, bytes, &v->segment, &is_new, err)
-            : mmul_shared_create(v->context->comm, bytes, &v->segment, err);
+    enum mmul_status status = v->plan->is_repeated
+                                  ? mmul_segment_cache_take(v->context, MMUL_SEGMENT_CACHE_VALUES,
+                                                            bytes, &v->segment, &is_new, err)
+                                  : mmul_shared_create(v->context->comm, bytes, &v->segment, err);
     if (status != MMUL_OK)
         return status;
     lay_out_places(v);
@@ -88,8 +88,8 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
                                      .node_rank = comm->node_rank,
                                      .node_size = comm->node_size};
         const int64_t parts = (int64_t)plan->place_count * comm->node_size;
-        status = MMUL_ALLOCATE_ALL("values", err, MMUL_WANT(made->offsets, parts),
-                                   MMUL_WANT(made->kept_parts, parts));
+        status = MMUL_ALLOCATE_ALL("values", err, MMUL_ARRAY(made->offsets, parts),
+                                   MMUL_ARRAY(made->persistent_parts, parts));
     }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
@@ -105,12 +105,12 @@ void mmul_values_destroy(struct mmul_values *values) {
     if (values == NULL)
         return;
     if (!values->is_abandoned && values->plan->is_repeated && values->segment.data != NULL)
-        mmul_spare_put(values->context, MMUL_SPARE_VALUES, &values->segment);
+        mmul_segment_cache_put(values->context, MMUL_SEGMENT_CACHE_VALUES, &values->segment);
     else if (!values->is_abandoned)
         mmul_shared_destroy(&values->segment);
-    mmul_kept_close(values);
+    mmul_persistent_close_sets(values);
     mmul_held_close(values);
-    mmul_free(values->kept_parts);
+    mmul_free(values->persistent_parts);
     mmul_report_destroy(values->report);
     mmul_free(values->offsets);
     mmul_free(values);
@@ -143,10 +143,10 @@ struct mmul_view mmul_values_view(const struct mmul_values *values, int place, i
     view.region = mmul_placement_region(&p->placement, shape, rank, matrix, &offset);
     view.ld = view.region.col_end - view.region.col_begin;
     int index = p->placement.kind == MMUL_PLACE_REPLICATE ? 0 : node_rank_of(values, rank);
-    place = mmul_program_base(values->plan, place);
+    place = mmul_program_base_place(values->plan, place);
     const int64_t at = (int64_t)place * values->node_size + index;
     char *part_at = values->plan->places[place].kept >= 0
-                        ? values->kept_parts[at]
+                        ? values->persistent_parts[at]
                         : values->segment.data + values->offsets[at];
     view.at = part_at + offset * bytes_each(&view);
     return view;
@@ -169,8 +169,8 @@ struct mmul_memory mmul_values_memory(const struct mmul_values *values, int plac
     return memory;
 }
 
-bool mmul_values_has(const struct mmul_values *values, int place) {
-    return values->plan->places[mmul_program_base(values->plan, place)].stays;
+bool mmul_values_has_place(const struct mmul_values *values, int place) {
+    return values->plan->places[mmul_program_base_place(values->plan, place)].stays;
 }
 
 void *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col) {
@@ -179,7 +179,7 @@ void *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col) 
                                                                    : down * view->ld + along);
 }
 
-void *mmul_view_run(const struct mmul_view *view, struct mmul_region region) {
+void *mmul_view_contiguous(const struct mmul_view *view, struct mmul_region region) {
     bool one_row = region.row_end - region.row_begin == 1;
     int64_t row_step = view->transposed ? 1 : view->ld, col_step = view->transposed ? view->ld : 1;
     bool is_run = col_step == 1 && (one_row || region.col_end - region.col_begin == row_step);
@@ -265,7 +265,7 @@ void mmul_values_read_rows(const struct mmul_values *values, int place, struct m
     char *next_to = to;
     for (int64_t next; begin < end; begin = next) {
         int64_t row = region.row_begin + begin / cols, col = region.col_begin + begin % cols;
-        next = mmul_smaller(end, (begin / cols + 1) * cols);
+        next = mmul_min(end, (begin / cols + 1) * cols);
         if (row < view.region.row_begin || row >= view.region.row_end)
             view = find_view_of_row(values, place, region.matrix, row);
         const int64_t bytes = (next - begin) * bytes_each(&view);

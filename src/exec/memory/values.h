@@ -6,7 +6,7 @@
 // to other values.
 #pragma once
 
-#include "comm/shared_window.h"
+#include "comm/shared_memory.h"
 #include "exec/memory/progress.h"
 #include "exec/setup/context.h"
 #include "plan/lists/program_plan.h"
@@ -21,10 +21,11 @@ struct mmul_values {
     // Owned: byte offset in the segment by place * node_size + node rank; -1: no memory.
     int64_t *offsets;
     struct mmul_report *report; // owned: of the run that made the values
-    struct mmul_kept_use *kept; // owned: sets of shards (exec/memory/kept.h); NULL: none
+    struct mmul_persistent_set
+        *kept; // owned: sets of shards (exec/memory/persistent.h); NULL: none
     // Owned, by place * node_size + node rank: a rank's part of a set of shards or of a held value;
     // NULL: neither.
-    char **kept_parts;
+    char **persistent_parts;
     // Owned: segments of held values (exec/memory/held.h), first those that were read, then those
     // that were made.
     struct mmul_held_segment **held;
@@ -69,11 +70,11 @@ void mmul_values_read_rows(const struct mmul_values *values, int place, struct m
                            int64_t begin, int64_t end, void *to);
 
 // Returns true if the place still has its value after the run.
-bool mmul_values_has(const struct mmul_values *values, int place);
+bool mmul_values_has_place(const struct mmul_values *values, int place);
 
 // Returns the address of `region` if it is contiguous in memory; NULL if not. The region lies
 // inside the view's.
-void *mmul_view_run(const struct mmul_view *view, struct mmul_region region);
+void *mmul_view_contiguous(const struct mmul_view *view, struct mmul_region region);
 
 // Copy `region`, which lies inside the view's, from the view to packed rows (read) or back (write),
 // in the view's type. add: adds to the present contents.

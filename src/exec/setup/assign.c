@@ -181,8 +181,8 @@ static enum mmul_status assign_wrapped(struct assigning *s, int i, const char *i
         return status;
     for (const char *deeper; (deeper = mmul_device_inner_name(inner)) != NULL;)
         inner = deeper;
-    int device = mmul_device_is_everywhere(inner) ? -1 : find_named(s, inner);
-    if (device < 0 && !mmul_device_is_everywhere(inner))
+    int device = mmul_device_needs_no_probe(inner) ? -1 : find_named(s, inner);
+    if (device < 0 && !mmul_device_needs_no_probe(inner))
         return fail_without_device(s, i, inner, err);
     s->out[i].device_index = device;
     mmul_text_copy(s->out[i].device, sizeof s->out[i].device, text);
@@ -196,7 +196,7 @@ static enum mmul_status assign_named(struct assigning *s, int i, struct mmul_err
     const char *inner = mmul_device_inner_name(name);
     if (inner != NULL)
         return assign_wrapped(s, i, inner, err);
-    if (mmul_device_is_everywhere(name)) {
+    if (mmul_device_needs_no_probe(name)) {
         mmul_text_copy(s->out[i].device, sizeof s->out[i].device, name);
         return MMUL_OK;
     }
@@ -270,7 +270,7 @@ static void keep_user_mask(const struct assigning *s, int i) {
             computes_on_cpu(s, j) && mmul_cpuset_equal(&s->requests[i].own, &s->requests[j].own);
     for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
         cores += mmul_cpuset_has(&s->requests[i].own, unit) &&
-                 mmul_cpuset_has(&s->topology->core_lead, unit);
+                 mmul_cpuset_has(&s->topology->core_first_units, unit);
     if (cores == 0)
         cores = mmul_cpuset_count(&s->requests[i].own);
     s->out[i].cores = s->requests[i].own;
@@ -314,7 +314,7 @@ static void assign_cores(struct assigning *s) {
     int cores[MMUL_CORES_MAX]; // assignable cores
     int count = 0, cpu_ranks = 0, next_cpu = 0, next_gpu = 0;
     for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
-        if (mmul_cpuset_has(&s->topology->core_lead, unit))
+        if (mmul_cpuset_has(&s->topology->core_first_units, unit))
             cores[count++] = unit;
     for (int i = 0; i < s->ranks; i++)
         cpu_ranks += computes_on_cpu(s, i);
@@ -353,8 +353,8 @@ static void note_sharing(struct assigning *s, int i) {
     mmul_text_fini(&others);
 }
 
-enum mmul_status mmul_assign(const struct mmul_assign_node *node,
-                             struct mmul_assignment *assignments, struct mmul_error *err) {
+enum mmul_status mmul_assign_devices(const struct mmul_assign_node *node,
+                                     struct mmul_assignment *assignments, struct mmul_error *err) {
     struct assigning s = {node->topology, node->devices, node->device_count,
                           node->requests, assignments,   node->ranks};
     enum mmul_status status = assign_devices(&s, err);
@@ -413,8 +413,8 @@ static const char *pick_device(char *devices, int *index) {
     return NULL;
 }
 
-enum mmul_status mmul_assign_from_file(const char *text, const char *path, const char *host,
-                                       int node_rank, struct mmul_assign_line *line,
+enum mmul_status mmul_device_file_find(const char *text, const char *path, const char *host,
+                                       int node_rank, struct mmul_device_file_entry *line,
                                        struct mmul_error *err) {
     char copy[LINE_BYTES];
     struct line parsed;

@@ -46,11 +46,11 @@ struct mmul_assign_node {
 
 // Fills `assignments`, one per rank of the node. Fails for the lowest rank with a request that
 // cannot be met: MMUL_ERR_UNAVAILABLE (no such device), MMUL_ERR_USAGE (not a device name).
-enum mmul_status mmul_assign(const struct mmul_assign_node *node,
-                             struct mmul_assignment *assignments, struct mmul_error *err);
+enum mmul_status mmul_assign_devices(const struct mmul_assign_node *node,
+                                     struct mmul_assignment *assignments, struct mmul_error *err);
 
 // Entry of a device file for one rank.
-struct mmul_assign_line {
+struct mmul_device_file_entry {
     char device[128];
     double weight; // negative: the line has none
 };
@@ -58,6 +58,6 @@ struct mmul_assign_line {
 // Finds the entry of the node_rank-th rank on `host` in `text`. A line of the text is
 // `host device[,device...] [weight]`, a comment begins with #. Fails with MMUL_ERR_DATA: malformed
 // line, host not listed, fewer devices than ranks.
-enum mmul_status mmul_assign_from_file(const char *text, const char *path, const char *host,
-                                       int node_rank, struct mmul_assign_line *line,
+enum mmul_status mmul_device_file_find(const char *text, const char *path, const char *host,
+                                       int node_rank, struct mmul_device_file_entry *line,
                                        struct mmul_error *err);

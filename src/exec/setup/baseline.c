@@ -141,7 +141,7 @@ static enum mmul_status run_child(struct job *job, double *seconds, struct mmul_
 
 // Returns the number of cores, or fewer if the cgroup's CPU quota grants less time than that.
 static int count_threads(const struct mmul_topology *topology) {
-    int cores = mmul_cpuset_count(&topology->core_lead);
+    int cores = mmul_cpuset_count(&topology->core_first_units);
     if (topology->cpu_quota > 0 && topology->cpu_quota < cores)
         cores = (int)topology->cpu_quota;
     return cores > 0 ? cores : 1;
@@ -168,7 +168,7 @@ static enum mmul_status measure_on_root(const struct mmul_baseline *baseline, do
         status = check_memory(baseline, topology.memory_available_bytes, err);
     if (status != MMUL_OK)
         return status;
-    job.cores = topology.core_lead;
+    job.cores = topology.core_first_units;
     job.threads = *threads = count_threads(&topology);
     return run_child(&job, seconds, err);
 }

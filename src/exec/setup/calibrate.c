@@ -12,17 +12,17 @@
 #include "comm/link.h"
 #include "exec/setup/fallback.h"
 #include "exec/setup/measure.h"
-#include "exec/setup/pipeline.h"
 #include "exec/setup/profile.h"
 #include "exec/setup/traffic_cost.h"
-#include "exec/setup/watch.h"
+#include "exec/threads/compute_thread.h"
+#include "exec/threads/device_timeout.h"
 #include "host/cgroup.h"
 #include "io/profile_file.h"
 
 // A brief measurement of all links takes 8 + 3 budgets: 8 root links, then the ring.
 static const struct mmul_link_limits brief = {.budget_seconds = 0.02,
                                               .most_bytes = 4 << 20,
-                                              .most_root_links = 8},
+                                              .max_root_links = 8},
                                      thorough = {.budget_seconds = 0.2, .most_bytes = 16 << 20};
 
 // Element types in which products are computed.
@@ -74,7 +74,7 @@ static enum mmul_status share_description(const struct mmul_context *context,
     enum mmul_status status =
         mmul_comm_agree(comm, MMUL_ALLOCATE(all, comm->size, "speeds", err), err);
     if (status == MMUL_OK)
-        status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
+        status = mmul_comm_allgather(comm, &mine, sizeof mine, all, err);
     for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++) {
         struct mmul_rank_info *info = &context->cluster->ranks[rank];
         mmul_text_copy(info->device_name, sizeof info->device_name, all[rank].device_name);
@@ -99,10 +99,10 @@ static void set_links(struct mmul_node_info *node, struct mmul_link root, struct
     node->links_origin = origin;
 }
 
-static void use_stored_links(struct mmul_cluster *cluster, const struct mmul_recalled *all) {
+static void use_stored_links(struct mmul_cluster *cluster, const struct mmul_profile_entries *all) {
     const struct mmul_link none = {0};
     for (int node = 0; node < cluster->node_count; node++) {
-        const struct mmul_recalled *its = &all[cluster->nodes[node].leader];
+        const struct mmul_profile_entries *its = &all[cluster->nodes[node].leader];
         set_links(&cluster->nodes[node], its->root_link, its->ring_link, MMUL_SPEED_STORED);
     }
     if (mmul_cluster_has_links(cluster))
@@ -124,12 +124,12 @@ static void forget_rates(struct mmul_cluster *cluster, enum mmul_dtype dtype) {
 
 // Takes the stored speeds if every rank has all needed types. Otherwise a type stays only if all
 // ranks know it already.
-static void use_stored_speeds(struct mmul_cluster *cluster, const struct mmul_recalled *all,
+static void use_stored_speeds(struct mmul_cluster *cluster, const struct mmul_profile_entries *all,
                               unsigned needed) {
     bool have = true;
     for (int rank = 0; rank < cluster->size; rank++) {
         struct mmul_rank_info *info = &cluster->ranks[rank];
-        have &= mmul_speed_has(&all[rank].speed, needed);
+        have &= mmul_speed_has_types(&all[rank].speed, needed);
         mmul_text_copy(info->speed_unused, sizeof info->speed_unused, all[rank].unused);
     }
     for (int i = 0; !have && i < TYPES; i++)
@@ -147,12 +147,12 @@ static void use_stored_speeds(struct mmul_cluster *cluster, const struct mmul_re
 static enum mmul_status use_profiles(const struct calibration *c, struct mmul_error *err) {
     const struct mmul_comm *comm = c->context->comm;
     struct mmul_cluster *cluster = c->context->cluster;
-    struct mmul_recalled mine, *all = NULL;
-    mmul_profile_recall(c->context, &mine);
+    struct mmul_profile_entries mine, *all = NULL;
+    mmul_profile_look_up(c->context, &mine);
     enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "profiles", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
+        status = mmul_comm_allgather(comm, &mine, sizeof mine, all, err);
     if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster, c->options->types))
         use_stored_speeds(cluster, all, c->options->types);
     if (status == MMUL_OK && !mmul_cluster_has_links(cluster))
@@ -163,7 +163,7 @@ static enum mmul_status use_profiles(const struct calibration *c, struct mmul_er
 
 // --------------------------------------------------------------------------------------- measured
 
-int64_t mmul_calibrate_memory(const struct mmul_context *context) {
+int64_t mmul_calibrate_memory_bytes(const struct mmul_context *context) {
     const struct mmul_node_info *node = &context->cluster->nodes[context->comm->node_index];
     return node->memory_available_bytes / node->rank_count / 2;
 }
@@ -188,18 +188,18 @@ static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
     struct mmul_measure_request request = {
         .thorough = c->options->depth == MMUL_CALIBRATE_THOROUGH,
         .is_long = c->options->depth == MMUL_CALIBRATE_LONG,
-        .memory_bytes = mmul_calibrate_memory(c->context),
+        .memory_bytes = mmul_calibrate_memory_bytes(c->context),
         .period_seconds = quota_period(c->context),
         .job_flops = c->options->job_flops / c->context->comm->size,
-        .parallel = {c->context->fallback_threads, mmul_pipeline_share}};
+        .parallel = {c->context->fallback_threads, mmul_helper_threads_run}};
     enum mmul_status status = MMUL_OK;
-    request.keeps_transfers = !request.thorough && c->speed.upload_bytes_per_second > 0;
+    request.has_transfers = !request.thorough && c->speed.upload_bytes_per_second > 0;
     for (int i = 0; status == MMUL_OK && i < TYPES; i++) {
         request.dtype = types[i];
         if (!(c->missing & 1U << types[i]) || !mmul_device_has_dtype(c->context->device, types[i]))
             continue;
         status = mmul_measure_device(c->context->device, &request, &c->speed, err);
-        request.keeps_transfers = true;
+        request.has_transfers = true;
     }
     return status;
 }
@@ -216,14 +216,14 @@ static enum mmul_status measure_with_timeout(struct calibration *c, struct mmul_
     // limit of one call; a product is expected to take at most 2 s
     static const double most_seconds = 60;
     const double given = c->options->device_timeout_seconds;
-    const struct mmul_watched measuring = {.device = c->context->device,
-                                           .work = measure_device,
-                                           .argument = c,
-                                           .call_seconds = given > 0 ? given : most_seconds};
+    const struct mmul_timed_work measuring = {.device = c->context->device,
+                                              .work = measure_device,
+                                              .argument = c,
+                                              .call_seconds = given > 0 ? given : most_seconds};
     c->speed.warm_up_seconds = c->context->warm_up_seconds;
     c->speed.origin = MMUL_SPEED_MEASURED;
     mmul_profile_date(c->speed.date);
-    return mmul_watch(&measuring, err);
+    return mmul_run_with_timeout(&measuring, err);
 }
 
 // Measures once, and once more on the next device if the measurement or the warm-up fails.
@@ -323,7 +323,8 @@ static enum mmul_status calibrate_thoroughly(struct calibration *c, struct mmul_
     if (status == MMUL_OK && c->context->cluster->node_count > 1)
         status = measure_traffic(c, err);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(c->context->comm, mmul_profile_keep(c->context, err), err);
+        status =
+            mmul_comm_agree(c->context->comm, mmul_profile_store_cluster(c->context, err), err);
     return status;
 }
 

@@ -39,4 +39,4 @@ enum mmul_status mmul_calibrate(struct mmul_context *context,
 
 // Returns the bytes of host memory that this rank may use for measurements: half of its part of the
 // node's available memory.
-int64_t mmul_calibrate_memory(const struct mmul_context *context);
+int64_t mmul_calibrate_memory_bytes(const struct mmul_context *context);

@@ -9,12 +9,12 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/tuning.h"
-#include "exec/setup/watch.h"
+#include "exec/threads/device_timeout.h"
 
 void mmul_context_warn(struct mmul_context *context, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    mmul_text_add_list(&context->warnings, format, arguments);
+    mmul_text_add_va(&context->warnings, format, arguments);
     va_end(arguments);
     mmul_text_add(&context->warnings, "\n");
 }
@@ -52,8 +52,8 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
     *lines = NULL;
     *count = 0;
     enum mmul_status status =
-        mmul_comm_share_varying(context->comm, mmul_text_get(&context->warnings),
-                                (int64_t)context->warnings.length, &bytes, &total, err);
+        mmul_comm_allgather_varying(context->comm, mmul_text_get(&context->warnings),
+                                    (int64_t)context->warnings.length, &bytes, &total, err);
     if (status != MMUL_OK)
         return status;
     mmul_text_fini(&context->warnings);
@@ -75,7 +75,7 @@ enum mmul_status mmul_context_warm_up(struct mmul_context *context, enum mmul_dt
     double begin = mmul_clock_now();
     if (mmul_tuning_apply_stored(context->device, &kernels, &untuned) != MMUL_OK)
         mmul_context_warn(context, "rank %d: %s", context->comm->rank, untuned.text);
-    enum mmul_status status = mmul_watch_warm_up(context->device, dtype, most, err);
+    enum mmul_status status = mmul_warm_up_with_timeout(context->device, dtype, most, err);
     context->warm_up_seconds += mmul_clock_now() - begin;
     if (status == MMUL_OK)
         context->warm[dtype] = most;

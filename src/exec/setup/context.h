@@ -14,43 +14,45 @@
 #include "model/dtype.h"
 #include "model/report.h"
 
-struct mmul_board;  // exec/setup/board.h
-struct mmul_effort; // exec/setup/effort.h
+struct mmul_job_status;   // exec/status/job_status.h
+struct mmul_device_usage; // exec/status/device_usage.h
 
 struct mmul_context {
     struct mmul_comm *comm;            // owned
     struct mmul_cluster *cluster;      // owned; equal on all ranks
     struct mmul_device *device;        // owned; of this rank
-    atomic_flag replacing;             // held while `device` changes; see exec/setup/fallback.h
+    atomic_flag is_device_locked;      // held while `device` changes; see exec/setup/fallback.h
     char device_name[128];             // name it was opened by
     struct mmul_cpuset fallback_cores; // cores and threads of the CPU after a fallback
     int fallback_threads;
     bool fallback_bind;
-    int replacements;               // number of times the device was replaced
-    double warm[MMUL_DTYPES];       // by type: largest m n k of products with built kernels
-    double warm_up_seconds;         // time that the builds took
-    double begun_at, posted_at;     // clock: creation; last write of the board
-    struct mmul_board *board;       // owned, root: job status for other processes; NULL: none yet
-    struct mmul_effort *effort;     // owned; a node context borrows that of the whole
-    struct mmul_startup startup;    // startup times of the next run, so far
-    struct mmul_stopwatch watch;    // stopwatch of `startup`; stopped during a run
-    bool chosen;                    // `auto` chose the device: the user named none
-    bool profile_warned;            // the warning of an unusable profile was given
-    struct mmul_device_test *tests; // owned; of all ranks' devices; NULL: not tested
+    int replacements;                     // number of times the device was replaced
+    double warm[MMUL_DTYPES];             // by type: largest m n k of products with built kernels
+    double warm_up_seconds;               // time that the builds took
+    double created_at, status_written_at; // clock: creation; last write of the board
+    struct mmul_job_status
+        *job_status; // owned, root: job status for other processes; NULL: none yet
+    struct mmul_device_usage *device_usage; // owned; a node context borrows that of the whole
+    struct mmul_startup startup;            // startup times of the next run, so far
+    struct mmul_stopwatch watch;            // stopwatch of `startup`; stopped during a run
+    bool chosen;                            // `auto` chose the device: the user named none
+    bool has_profile_warning;               // the warning of an unusable profile was given
+    struct mmul_device_test *tests;         // owned; of all ranks' devices; NULL: not tested
     int test_count;
-    struct mmul_kept_plan *plans; // owned: plans of programs that have run (exec/job/plan_cache.h)
-    int64_t plan_count;           // number of plans made so far
+    struct mmul_cached_plan
+        *plans;         // owned: plans of programs that have run (exec/job/plan_cache.h)
+    int64_t plan_count; // number of plans made so far
     // owned, root: shares that follow the ranks' measured pace (exec/job/rebalance.h)
     struct mmul_balance *balance;
-    // owned: memory passed from one run of a plan to the next (exec/memory/spare.h)
-    struct mmul_spares *spares;
+    // owned: memory passed from one run of a plan to the next (exec/memory/segment_cache.h)
+    struct mmul_segment_cache *segment_cache;
     struct mmul_held *held; // owned: values kept from job to job (exec/memory/held.h)
     int64_t released_count; // root: values in `held` to release when the next program is planned
     // owned: context of this rank's node alone (exec/setup/node_context.h); NULL: not created
     struct mmul_context *node;
     // owned, node context: last message from root, and on root the last one to each node
-    // (exec/job/apart.c)
-    struct mmul_parcel *parcels;
+    // (exec/job/node_programs.c)
+    struct mmul_packed_program *packed_programs;
     const struct mmul_context *whole; // node context: the context that it is part of; else NULL
     char *shard_folder;               // owned: this rank's folder for sets of shards
     char *shard_folders;       // owned: folders of all ranks, concatenated; NULL: not collected yet

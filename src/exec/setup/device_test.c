@@ -15,7 +15,7 @@
 #include "exec/setup/calibrate.h"
 #include "exec/setup/measure.h"
 #include "exec/setup/profile.h"
-#include "exec/setup/watch.h"
+#include "exec/threads/device_timeout.h"
 #include "io/profile_file.h"
 
 static const double CALL_MOST_SECONDS = 60, PRODUCT_MOST_SECONDS = 1;
@@ -112,22 +112,23 @@ static enum mmul_status test_open_device(const struct testing *t, struct subject
                                          struct mmul_error *err) {
     struct mmul_error untuned;
     int kernels = 0;
-    const struct mmul_watched examining = {
+    const struct mmul_timed_work examining = {
         .device = s->device, .work = test_and_time, .argument = s, .call_seconds = t->call_seconds};
     mmul_device_set_threads(s->device, t->context->cluster->ranks[t->context->comm->rank].threads);
     if (mmul_tuning_apply_stored(s->device, &kernels, &untuned) != MMUL_OK)
         mmul_context_warn(t->context, "rank %d: %s", t->context->comm->rank, untuned.text);
     s->test->has_double = mmul_device_has_dtype(s->device, MMUL_F64);
-    enum mmul_status status = mmul_watch_warm_up(s->device, MMUL_F32, INFINITY, err);
+    enum mmul_status status = mmul_warm_up_with_timeout(s->device, MMUL_F32, INFINITY, err);
     if (status == MMUL_OK && s->test->has_double)
-        status = mmul_watch_warm_up(s->device, MMUL_F64, INFINITY, err);
-    return status == MMUL_OK ? mmul_watch(&examining, err) : status;
+        status = mmul_warm_up_with_timeout(s->device, MMUL_F64, INFINITY, err);
+    return status == MMUL_OK ? mmul_run_with_timeout(&examining, err) : status;
 }
 
 // Tests one device. Fails only for reasons that are not the device's fault.
 static enum mmul_status test_device(const struct testing *t, struct mmul_device_test *test,
                                     struct mmul_error *err) {
-    struct subject subject = {.memory_bytes = mmul_calibrate_memory(t->context), .test = test};
+    struct subject subject = {.memory_bytes = mmul_calibrate_memory_bytes(t->context),
+                              .test = test};
     struct mmul_error found = {0};
     enum mmul_status status = mmul_device_open(test->device, &subject.device, &found);
     if (status == MMUL_OK) {
@@ -152,14 +153,14 @@ static enum mmul_status store_results(const struct testing *t, struct mmul_error
     struct mmul_context *context = t->context;
     void *all = NULL;
     int64_t total = 0;
-    enum mmul_status status = mmul_comm_share_varying(
+    enum mmul_status status = mmul_comm_allgather_varying(
         context->comm, t->mine, t->count * (int64_t)sizeof *t->mine, &all, &total, err);
     if (status != MMUL_OK)
         return status;
     mmul_free(context->tests);
     context->tests = all;
     context->test_count = (int)(total / (int64_t)sizeof *context->tests);
-    status = mmul_profile_keep_tests(context, context->tests, context->test_count, err);
+    status = mmul_profile_store_tests(context, context->tests, context->test_count, err);
     return mmul_comm_agree(context->comm, status, err);
 }
 

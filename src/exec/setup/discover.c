@@ -63,9 +63,9 @@ static enum mmul_status make_request(struct discovery *d, const char *wanted,
     d->listed_weight = -1;
     if (wanted[0] == '@' && d->device_file == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "--device '%s': root has no such file given", wanted);
-    struct mmul_assign_line line;
+    struct mmul_device_file_entry line;
     if (wanted[0] == '@' &&
-        mmul_assign_from_file(d->device_file, wanted + 1, d->topology.host,
+        mmul_device_file_find(d->device_file, wanted + 1, d->topology.host,
                               d->context->comm->node_rank, &line, err) != MMUL_OK)
         return err->status;
     if (wanted[0] == '@')
@@ -84,7 +84,7 @@ static enum mmul_status share_requests(struct discovery *d, struct mmul_error *e
         return status;
     status = mmul_comm_agree(comm, make_request(d, wanted, err), err);
     if (status == MMUL_OK)
-        status = mmul_comm_share(comm, &d->mine, sizeof d->mine, d->requests, err);
+        status = mmul_comm_allgather(comm, &d->mine, sizeof d->mine, d->requests, err);
     for (int rank = 0, at = 0; status == MMUL_OK && rank < comm->size; rank++)
         if (comm->rank_node[rank] == comm->node_index)
             d->node_requests[at++] = d->requests[rank];
@@ -102,7 +102,7 @@ static enum mmul_status choose_reporter(const struct discovery *d, bool *is_repo
     enum mmul_status status =
         mmul_comm_agree(comm, MMUL_ALLOCATE(all, comm->size, "devices", err), err);
     if (status == MMUL_OK)
-        status = mmul_comm_share(comm, &found, sizeof found, all, err);
+        status = mmul_comm_allgather(comm, &found, sizeof found, all, err);
     *is_reporter = status == MMUL_OK && found > 0;
     for (int rank = 0; *is_reporter && rank < comm->rank; rank++)
         if (comm->rank_node[rank] == comm->node_index && all[rank] > 0)
@@ -164,7 +164,7 @@ static enum mmul_status share_devices(struct discovery *d, struct mmul_device_en
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status =
-            mmul_comm_share_varying(comm, mine, own * (int64_t)sizeof *mine, &all, &total, err);
+            mmul_comm_allgather_varying(comm, mine, own * (int64_t)sizeof *mine, &all, &total, err);
     mmul_free(mine);
     if (status != MMUL_OK)
         return status;
@@ -200,7 +200,7 @@ static enum mmul_status assign_and_bind(struct discovery *d, struct mmul_error *
                                           .device_count = d->device_count,
                                           .requests = d->node_requests,
                                           .ranks = d->context->comm->node_size};
-    enum mmul_status status = mmul_assign(&node, d->assignments, err);
+    enum mmul_status status = mmul_assign_devices(&node, d->assignments, err);
     if (status != MMUL_OK)
         return status;
     struct mmul_assignment *mine = &d->assignments[here];
@@ -234,7 +234,7 @@ static struct mmul_rank_info describe_rank(const struct discovery *d) {
                                   .device_index = mine->device_index,
                                   .threads = mine->threads,
                                   .bound_by_user = d->topology.user_binding,
-                                  .process_bytes = mmul_process_bytes(comm->node_size),
+                                  .process_bytes = mmul_process_memory_bytes(comm->node_size),
                                   .listed_weight = d->listed_weight,
                                   .cache_bytes = d->topology.cache_bytes,
                                   .all_cache_bytes = d->topology.all_cache_bytes,
@@ -264,7 +264,7 @@ static struct mmul_node_info describe_node(const struct discovery *d) {
                                   .packages = t->packages,
                                   .numa_nodes = t->numa_nodes,
                                   .cores = t->cores,
-                                  .cores_allowed = mmul_cpuset_count(&t->core_lead),
+                                  .cores_allowed = mmul_cpuset_count(&t->core_first_units),
                                   .memory_bytes = t->memory_bytes,
                                   .memory_available_bytes = t->memory_available_bytes,
                                   .launcher_loads_drivers = launcher_loads_drivers()};
@@ -301,10 +301,10 @@ static enum mmul_status share_cluster(struct discovery *d, struct mmul_device_en
         mmul_cluster_create(comm->size, comm->node_count, count, &context->cluster, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_share(comm, &me, sizeof me, context->cluster->ranks, err);
+        status = mmul_comm_allgather(comm, &me, sizeof me, context->cluster->ranks, err);
     if (status == MMUL_OK)
-        status = mmul_comm_share_varying(comm, &here, comm->node_rank == 0 ? sizeof here : 0,
-                                         &nodes, &total, err);
+        status = mmul_comm_allgather_varying(comm, &here, comm->node_rank == 0 ? sizeof here : 0,
+                                             &nodes, &total, err);
     if (status != MMUL_OK)
         return status;
     memcpy(context->cluster->nodes, nodes, (size_t)comm->node_count * sizeof here);
@@ -322,9 +322,9 @@ enum mmul_status mmul_discover(struct mmul_context *context,
     struct mmul_device_entry *entries = NULL;
     const struct mmul_comm *comm = context->comm;
     int count = 0;
-    enum mmul_status status = MMUL_ALLOCATE_ALL("requests", err, MMUL_WANT(d.requests, comm->size),
-                                                MMUL_WANT(d.node_requests, comm->node_size),
-                                                MMUL_WANT(d.assignments, comm->node_size));
+    enum mmul_status status = MMUL_ALLOCATE_ALL("requests", err, MMUL_ARRAY(d.requests, comm->size),
+                                                MMUL_ARRAY(d.node_requests, comm->node_size),
+                                                MMUL_ARRAY(d.assignments, comm->node_size));
     if (status == MMUL_OK)
         status = mmul_topology_discover(&d.topology, err);
     status = mmul_comm_agree(comm, status, err);

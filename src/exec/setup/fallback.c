@@ -14,7 +14,7 @@ static enum mmul_status open_next(struct mmul_context *context, const char *why,
     char next[128], reason[sizeof err->text];
     struct mmul_device_info info;
     mmul_text_copy(reason, sizeof reason, why); // may lie in err
-    if (mmul_device_next_name(context->device_name, next) == NULL)
+    if (mmul_device_fallback_name(context->device_name, next) == NULL)
         return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "no device is left after '%s': %.600s",
                          context->device_name, reason);
     mmul_device_describe(context->device, &info);
@@ -37,22 +37,22 @@ enum mmul_status mmul_context_replace_device(struct mmul_context *context, const
                                              struct mmul_error *err) {
     struct mmul_device *old = context->device;
     // the other thread holds the flag only briefly
-    while (atomic_flag_test_and_set(&context->replacing))
-        mmul_clock_nap(20e-6);
+    while (atomic_flag_test_and_set(&context->is_device_locked))
+        mmul_clock_sleep(20e-6);
     enum mmul_status status = open_next(context, why, err);
     bool replaced = context->device != old;
-    atomic_flag_clear(&context->replacing);
+    atomic_flag_clear(&context->is_device_locked);
     if (replaced)
         mmul_device_close(old);
     return status;
 }
 
-bool mmul_context_hold_device(struct mmul_context *context) {
-    return !atomic_flag_test_and_set(&context->replacing);
+bool mmul_context_lock_device(struct mmul_context *context) {
+    return !atomic_flag_test_and_set(&context->is_device_locked);
 }
 
-void mmul_context_release_device(struct mmul_context *context) {
-    atomic_flag_clear(&context->replacing);
+void mmul_context_unlock_device(struct mmul_context *context) {
+    atomic_flag_clear(&context->is_device_locked);
 }
 
 enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const char *why,
@@ -62,7 +62,7 @@ enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const
 
 enum mmul_status mmul_context_fall_back(struct mmul_context *context, bool no_fallback,
                                         struct mmul_error *err) {
-    if (err->status == MMUL_ERR_SYSTEM && mmul_device_shares_lack(context->device))
+    if (err->status == MMUL_ERR_SYSTEM && mmul_device_fails_like_fallback(context->device))
         return err->status;
     if (!no_fallback)
         return mmul_context_replace_device(context, err->text, err);

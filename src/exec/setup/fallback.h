@@ -8,15 +8,15 @@
 
 #include "exec/setup/context.h"
 
-// Closes the failed device and opens its successor (mmul_device_next_name), with a warning that
+// Closes the failed device and opens its successor (mmul_device_fallback_name), with a warning that
 // gives the reason. Local. Fails with MMUL_ERR_UNAVAILABLE if there is none.
 enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
                                              struct mmul_error *err);
 
 // Keeps `device` from being replaced until it is released. For other threads. Returns false if it
 // is being replaced right now.
-bool mmul_context_hold_device(struct mmul_context *context);
-void mmul_context_release_device(struct mmul_context *context);
+bool mmul_context_lock_device(struct mmul_context *context);
+void mmul_context_unlock_device(struct mmul_context *context);
 
 // Replaces a device that hangs in a call of another thread (mmul_device_abandon returned true),
 // without closing it. The caller holds the device.

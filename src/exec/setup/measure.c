@@ -196,13 +196,13 @@ static enum mmul_status time_operation(const struct work *w, const struct depth 
 // longer than multiplying.
 static void fill_random(enum mmul_dtype dtype, void *host, int64_t count) {
     enum { PERIOD = 1 << 16 };
-    for (int64_t i = 0; i < mmul_smaller(count, PERIOD); i++) {
+    for (int64_t i = 0; i < mmul_min(count, PERIOD); i++) {
         const float x = (float)(mmul_random_at(1, (uint64_t)i) >> 40) * 0x1p-24f - 0.5f;
         mmul_dtype_set_real(dtype, host, i, x);
     }
     for (int64_t at = PERIOD; at < count; at += PERIOD)
-        memcpy(mmul_dtype_ahead(dtype, host, at), host,
-               (size_t)mmul_smaller(PERIOD, count - at) * mmul_dtype_bytes(dtype));
+        memcpy(mmul_dtype_advance(dtype, host, at), host,
+               (size_t)mmul_min(PERIOD, count - at) * mmul_dtype_bytes(dtype));
 }
 
 static enum mmul_status allocate_host(struct work *w, int64_t count, struct mmul_error *err) {
@@ -376,7 +376,7 @@ static enum mmul_status measure_memory(struct mmul_device *device,
     enum mmul_status status = w.host != NULL ? mmul_check_create(n, n, &w.check, err) : err->status;
     if (status == MMUL_OK) {
         fill_random(MMUL_F32, (float *)w.host + square, square);
-        mmul_check_share(w.check, request->parallel);
+        mmul_check_set_parallel(w.check, request->parallel);
         status = time_operation(&w, depth, check_product, &checking, &ignored, err);
     }
     for (int i = 0; status == MMUL_OK && i < 3; i++)
@@ -424,7 +424,7 @@ static enum mmul_status measure_transfers(struct mmul_device *device, const stru
     const int64_t row_bytes = TRANSFER_COLS * sizeof(float);
     mmul_device_describe(device, &info);
     int64_t most =
-        mmul_smaller(memory_bytes, mmul_smaller(info.max_allocation_bytes, info.memory_bytes / 2)) /
+        mmul_min(memory_bytes, mmul_min(info.max_allocation_bytes, info.memory_bytes / 2)) /
         row_bytes;
     bool is_enough = false;
     for (int64_t rows = TRANSFER_ROWS;
@@ -451,7 +451,7 @@ static void merge_speed(struct mmul_speed *speed, const struct mmul_speed *measu
     *(is_double ? &speed->double_points : &speed->measured_points) = measured->measured_points;
     speed->unstable &= ~(sizes << place);
     speed->unstable |= (measured->unstable & sizes) << place;
-    if (!request->keeps_transfers) {
+    if (!request->has_transfers) {
         speed->unstable &= ~MMUL_UNSTABLE_TRANSFERS;
         speed->unstable |= measured->unstable & MMUL_UNSTABLE_TRANSFERS;
         speed->upload_bytes_per_second = measured->upload_bytes_per_second;
@@ -483,7 +483,7 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
         status = measure_packing(device, depth, &measured, err);
     if (status == MMUL_OK && is_host)
         status = measure_memory(device, request, depth, &measured, err);
-    if (status == MMUL_OK && !mmul_device_can_borrow(device) && !request->keeps_transfers)
+    if (status == MMUL_OK && !mmul_device_can_borrow(device) && !request->has_transfers)
         status = measure_transfers(device, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK)
         merge_speed(speed, &measured, request);
@@ -504,9 +504,9 @@ enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int6
                                          : MMUL_OK;
 }
 
-enum mmul_status mmul_measure_on(struct mmul_device *device, int64_t n,
-                                 bool (*again)(void *argument, double seconds), void *argument,
-                                 struct mmul_error *err) {
+enum mmul_status mmul_measure_repeatedly(struct mmul_device *device, int64_t n,
+                                         bool (*again)(void *argument, double seconds),
+                                         void *argument, struct mmul_error *err) {
     struct work w = {.device = device, .n = n, .rows = n, .cols = n};
     double seconds = 0;
     enum mmul_status status = create_squares(&w, err);

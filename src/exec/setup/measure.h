@@ -13,7 +13,7 @@ struct mmul_measure_request {
     bool is_long;          // not thorough, but some larger sizes: for a long job
     int64_t memory_bytes;  // limit of host memory; the smallest size is measured in any case
     double period_seconds; // period of a CPU quota; 0: there is none
-    bool keeps_transfers;  // transfers are known, from another type
+    bool has_transfers;    // transfers are known, from another type
     double job_flops;      // work of the device in the coming job; 0: not known
     struct mmul_parallel parallel; // the rank's threads
 };
@@ -47,9 +47,9 @@ enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int6
 
 // Multiplies squares of side n, one after the other. After each, `again` gets its seconds and
 // returns true for one more.
-enum mmul_status mmul_measure_on(struct mmul_device *device, int64_t n,
-                                 bool (*again)(void *argument, double seconds), void *argument,
-                                 struct mmul_error *err);
+enum mmul_status mmul_measure_repeatedly(struct mmul_device *device, int64_t n,
+                                         bool (*again)(void *argument, double seconds),
+                                         void *argument, struct mmul_error *err);
 
 // Measures the transfers of a device with memory of its own, in bytes per second, as in a thorough
 // measurement.

@@ -61,7 +61,7 @@ enum mmul_status mmul_node_context_create(struct mmul_context *whole, const doub
             made->cluster->ranks[whole->cluster->ranks[rank].node_rank].listed_weight =
                 weights != NULL ? weights[rank] : -1;
     made->whole = whole;
-    made->effort = whole->effort;
+    made->device_usage = whole->device_usage;
     whole->node = made;
     return MMUL_OK;
 }
@@ -77,12 +77,12 @@ static void transfer_device(const struct mmul_context *from, struct mmul_context
     memcpy(to->warm, from->warm, sizeof to->warm);
 }
 
-void mmul_node_context_enter(struct mmul_context *whole) {
+void mmul_node_context_lend_device(struct mmul_context *whole) {
     transfer_device(whole, whole->node);
     copy_node(whole, whole->node->cluster);
 }
 
-void mmul_node_context_leave(struct mmul_context *whole) {
+void mmul_node_context_return_device(struct mmul_context *whole) {
     struct mmul_context *node = whole->node;
     transfer_device(node, whole);
     node->device = NULL;

@@ -13,8 +13,8 @@ enum mmul_status mmul_node_context_create(struct mmul_context *whole, const doub
 
 // Local. Enter lends the node context the device and copies the present state of its ranks. Leave
 // takes the device back, which may be another one by then.
-void mmul_node_context_enter(struct mmul_context *whole);
-void mmul_node_context_leave(struct mmul_context *whole);
+void mmul_node_context_lend_device(struct mmul_context *whole);
+void mmul_node_context_return_device(struct mmul_context *whole);
 
 // Destroys the node's comm and cluster. All else belongs to its user. NULL is allowed.
 void mmul_node_context_destroy(struct mmul_context *node);

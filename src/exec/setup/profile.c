@@ -41,7 +41,7 @@ static struct mmul_profile_key make_key(const struct mmul_cluster *cluster, int 
 // ---------------------------------------------------------------------------------------- recall
 
 static void read_links(const struct mmul_context *context, const struct mmul_profile *profile,
-                       struct mmul_recalled *recalled) {
+                       struct mmul_profile_entries *recalled) {
     const struct mmul_cluster *cluster = context->cluster;
     int node = context->comm->node_index, next = (node + 1) % cluster->node_count;
     const struct mmul_profile_link *root = mmul_profile_find_link(profile, cluster->nodes[0].host);
@@ -55,18 +55,18 @@ static void read_links(const struct mmul_context *context, const struct mmul_pro
 
 static void warn_of_profile(struct mmul_context *context, const char *what,
                             const struct mmul_error *failure) {
-    if (context->comm->node_rank == 0 && !context->profile_warned)
+    if (context->comm->node_rank == 0 && !context->has_profile_warning)
         mmul_context_warn(context, "stored profile %s: %s", what, failure->text);
-    context->profile_warned = true;
+    context->has_profile_warning = true;
 }
 
-void mmul_profile_recall(struct mmul_context *context, struct mmul_recalled *recalled) {
+void mmul_profile_look_up(struct mmul_context *context, struct mmul_profile_entries *recalled) {
     const struct mmul_cluster *cluster = context->cluster;
     const char *host = cluster->nodes[context->comm->node_index].host;
     struct mmul_profile *profile = NULL;
     struct mmul_error failure;
     char path[512];
-    *recalled = (struct mmul_recalled){.speed = {.origin = MMUL_SPEED_NONE}};
+    *recalled = (struct mmul_profile_entries){.speed = {.origin = MMUL_SPEED_NONE}};
     if (mmul_profile_path(host, path, &failure) != MMUL_OK ||
         mmul_profile_create(host, &profile, &failure) != MMUL_OK)
         return;
@@ -78,7 +78,7 @@ void mmul_profile_recall(struct mmul_context *context, struct mmul_recalled *rec
         recalled->speed = found->speed;
         recalled->speed.origin = MMUL_SPEED_STORED;
     } else {
-        mmul_profile_explain(profile, &key, recalled->unused);
+        mmul_profile_explain_mismatch(profile, &key, recalled->unused);
     }
     if (context->comm->node_rank == 0 && cluster->node_count > 1)
         read_links(context, profile, recalled);
@@ -96,10 +96,10 @@ enum mmul_status mmul_profile_choose_paths(struct mmul_context *context, struct 
     if (status == MMUL_OK && comm->node_rank == 0)
         status = mmul_profile_path(cluster->nodes[comm->node_index].host, mine, err);
     if (status == MMUL_OK && comm->node_rank == 0)
-        status = mmul_profile_prepare(mine, err);
+        status = mmul_profile_create_folder(mine, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_share(comm, mine, sizeof mine, all, err);
+        status = mmul_comm_allgather(comm, mine, sizeof mine, all, err);
     for (int node = 0; status == MMUL_OK && node < cluster->node_count; node++)
         memcpy(cluster->nodes[node].profile, all[cluster->nodes[node].leader], sizeof mine);
     mmul_free(all);
@@ -189,7 +189,7 @@ static enum mmul_status store_profile(const struct mmul_context *context,
     return status;
 }
 
-enum mmul_status mmul_profile_keep(struct mmul_context *context, struct mmul_error *err) {
+enum mmul_status mmul_profile_store_cluster(struct mmul_context *context, struct mmul_error *err) {
     struct mmul_profile *profile;
     enum mmul_status status = open_profile(context, &profile, err);
     if (profile == NULL)
@@ -216,9 +216,9 @@ static struct mmul_profile_test convert_test(const struct mmul_device_test *t) {
     return entry;
 }
 
-enum mmul_status mmul_profile_keep_tests(struct mmul_context *context,
-                                         const struct mmul_device_test *tests, int count,
-                                         struct mmul_error *err) {
+enum mmul_status mmul_profile_store_tests(struct mmul_context *context,
+                                          const struct mmul_device_test *tests, int count,
+                                          struct mmul_error *err) {
     struct mmul_profile *profile;
     enum mmul_status status = open_profile(context, &profile, err);
     if (profile == NULL)
@@ -232,7 +232,7 @@ enum mmul_status mmul_profile_keep_tests(struct mmul_context *context,
             if (tests[i].counts)
                 mmul_profile_add_test(profile, &entry);
             else
-                mmul_profile_forget_test(profile, &entry);
+                mmul_profile_remove_tests(profile, &entry);
         }
     return store_profile(context, profile, err);
 }

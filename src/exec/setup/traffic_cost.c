@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "comm/message.h"
 #include "exec/setup/measure.h"
-#include "exec/setup/pipeline.h"
+#include "exec/threads/compute_thread.h"
 #include "plan/parts/panels.h"
 
 // PACKETS, PRODUCTS: least number of them in a window
@@ -61,7 +61,7 @@ static void multiply_until_over(void *context) {
     struct meter *m = context;
     struct mmul_error ignored;
     if (!atomic_load(&m->done) && mmul_device_can_borrow(m->device))
-        mmul_measure_on(m->device, m->side, count_product, m, &ignored);
+        mmul_measure_repeatedly(m->device, m->side, count_product, m, &ignored);
     atomic_store(&m->done, true);
 }
 
@@ -123,32 +123,32 @@ static void end_phase(struct meter *m, enum phase phase) {
     atomic_store(&m->phase, next);
 }
 
-static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
+static enum mmul_poll_result attend_packet(struct meter *m, enum phase phase) {
     bool over = mmul_message_is_over(&m->peers, m->message);
     if (phase == BOTH)
         over = mmul_message_is_over(&m->peers, m->back) && over;
     if (!over)
-        return MMUL_ATTEND_NOTHING;
+        return MMUL_POLL_IDLE;
     m->sums[phase].bytes += m->packet_bytes;
     if (m->last || (phase == RECEIVING && m->packet[0] != 0) ||
         (phase == BOTH && m->packet[m->packet_bytes] != 0))
         end_phase(m, phase);
     else
         begin_packet(m, phase, mmul_clock_now());
-    return MMUL_ATTEND_MOVED;
+    return MMUL_POLL_PROGRESSED;
 }
 
-static enum mmul_attention attend_meter(void *context) {
+static enum mmul_poll_result attend_meter(void *context) {
     struct meter *m = context;
     enum phase phase = (enum phase)atomic_load(&m->phase);
     if (phase == SENDING || phase == RECEIVING || phase == BOTH)
         return attend_packet(m, phase);
     if (phase == OVER && atomic_load(&m->done))
-        return MMUL_ATTEND_FINISHED;
+        return MMUL_POLL_FINISHED;
     if ((phase == BEGINNING && (atomic_load(&m->multiplies) || atomic_load(&m->done))) ||
         (phase == QUIET && mmul_clock_now() - m->sums[QUIET].begin >= m->window_seconds))
         end_phase(m, phase);
-    return MMUL_ATTEND_NOTHING;
+    return MMUL_POLL_IDLE;
 }
 
 // -------------------------------------------------------------------------------------- one leader
@@ -191,7 +191,7 @@ static int64_t choose_side(const struct mmul_speed *speed, double window_seconds
 
 static int64_t choose_packet(const struct mmul_link *link, double window_seconds) {
     double bytes = link->bytes_per_second * window_seconds / PACKETS;
-    return bytes < MMUL_PACKET_BYTES ? mmul_larger(LEAST_BYTES, (int64_t)bytes) : MMUL_PACKET_BYTES;
+    return bytes < MMUL_PACKET_BYTES ? mmul_max(LEAST_BYTES, (int64_t)bytes) : MMUL_PACKET_BYTES;
 }
 
 struct side {
@@ -208,7 +208,7 @@ struct side {
 // even after a local failure.
 static enum mmul_status measure_with_peer(struct side *side, int peer, struct mmul_speed *speed,
                                           struct mmul_error *err) {
-    const int lower = (int)mmul_smaller(side->peers.rank, peer);
+    const int lower = (int)mmul_min(side->peers.rank, peer);
     const struct mmul_link *link = &side->context->cluster->nodes[lower].ring_link;
     const double window_seconds = side->thorough ? 0.1 : 0.02;
     struct meter m = {.device = side->context->device,
@@ -223,11 +223,11 @@ static enum mmul_status measure_with_peer(struct side *side, int peer, struct mm
                       .message = &side->messages[0],
                       .back = &side->messages[1],
                       .phase_before = OVER};
-    const struct mmul_pipeline pipeline = {.cancel = cancel_products,
-                                           .compute = multiply_until_over,
-                                           .attend = attend_meter,
-                                           .context = &m};
-    enum mmul_status status = mmul_pipeline_run(&pipeline, err);
+    const struct mmul_compute_thread pipeline = {.cancel = cancel_products,
+                                                 .compute = multiply_until_over,
+                                                 .attend = attend_meter,
+                                                 .context = &m};
+    enum mmul_status status = mmul_compute_thread_run(&pipeline, err);
     speed->send_seconds_per_byte = compute_cost(&m, SENDING);
     speed->receive_seconds_per_byte = compute_cost(&m, RECEIVING);
     speed->duplex = compute_duplex(&m);
@@ -255,8 +255,8 @@ enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, b
     struct side side = {.context = context, .thorough = thorough};
     if (comm->node_rank != 0 || count == 1)
         return MMUL_OK;
-    err->status = MMUL_ALLOCATE_ALL("packets", err, MMUL_WANT(side.packet, 2 * MMUL_PACKET_BYTES),
-                                    MMUL_WANT(side.messages, 2), MMUL_WANT(side.nodes, count));
+    err->status = MMUL_ALLOCATE_ALL("packets", err, MMUL_ARRAY(side.packet, 2 * MMUL_PACKET_BYTES),
+                                    MMUL_ARRAY(side.messages, 2), MMUL_ARRAY(side.nodes, count));
     for (int i = 0; err->status == MMUL_OK && i < count; i++)
         side.nodes[i] = i;
     side.peers = (struct mmul_peers){.mpi = comm->leaders,
@@ -264,7 +264,7 @@ enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, b
                                      .nodes = side.nodes,
                                      .rank = comm->node_index,
                                      .alarm = comm->alarm};
-    enum mmul_status status = mmul_agree_on(comm->leaders, err);
+    enum mmul_status status = mmul_comm_agree_over(comm->leaders, err);
     if (status == MMUL_OK)
         measure_pairs(&side, count, speed);
     // after a failure MPI may still use the buffers

@@ -6,14 +6,15 @@
 
 #include "base/integer.h"
 #include "exec/steps/product.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 #include "exec/steps/stage_work.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_pass pass) {
+struct mmul_block_owner mmul_block_owner_in_pass(const struct mmul_stage *stage, int rank,
+                                                 struct mmul_pass pass) {
     const struct mmul_schedule *schedule = stage->is.schedule;
-    struct mmul_part part = {.rank = rank, .pass = pass};
+    struct mmul_block_owner part = {.rank = rank, .pass = pass};
     if (schedule == NULL)
         return part;
     const struct mmul_problem *p = &schedule->problem;
@@ -34,87 +35,93 @@ struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struc
     return part;
 }
 
-struct mmul_part mmul_block_own(const struct mmul_stage *stage) {
-    return mmul_block_part(stage, stage->comm->rank, (struct mmul_pass){0});
+struct mmul_block_owner mmul_block_owner_self(const struct mmul_stage *stage) {
+    return mmul_block_owner_in_pass(stage, stage->comm->rank, (struct mmul_pass){0});
 }
 
 // --------------------------------------------------------------------------- matrices of a product
 
 // Views one matrix of a stack that is mapped at `data`. `turned`: stored transposed.
 static struct mmul_view view_mapped(const char *data, struct mmul_shape shape, int64_t matrix,
-                                    enum mmul_dtype dtype, bool turned) {
+                                    enum mmul_dtype dtype, bool transposed_factors) {
     const int64_t at = matrix * shape.rows * shape.cols * (int64_t)mmul_dtype_bytes(dtype);
     return (struct mmul_view){.at = (char *)(uintptr_t)data + at,
                               .dtype = dtype,
                               .ld = shape.cols,
-                              .transposed = turned,
-                              .region = {matrix, 0, turned ? shape.cols : shape.rows, 0,
-                                         turned ? shape.rows : shape.cols}};
+                              .transposed = transposed_factors,
+                              .region = {matrix, 0, transposed_factors ? shape.cols : shape.rows, 0,
+                                         transposed_factors ? shape.rows : shape.cols}};
 }
 
 // Views a region, in the operation's coordinates, that is packed at `data`.
 static struct mmul_view view_packed(const char *data, struct mmul_region region,
-                                    enum mmul_dtype dtype, bool turned) {
+                                    enum mmul_dtype dtype, bool transposed_factors) {
     return (struct mmul_view){.at = (void *)(uintptr_t)data,
                               .dtype = dtype,
-                              .ld = turned ? region.row_end - region.row_begin
-                                           : region.col_end - region.col_begin,
-                              .transposed = turned,
+                              .ld = transposed_factors ? region.row_end - region.row_begin
+                                                       : region.col_end - region.col_begin,
+                              .transposed = transposed_factors,
                               .region = region};
 }
 
 // Returns the part's units of matrix t. *before: number of the part's units in front of them.
-static struct mmul_range find_units(const struct mmul_stage *stage, const struct mmul_part *part,
-                                    int64_t t, int64_t *before) {
+static struct mmul_range find_units(const struct mmul_stage *stage,
+                                    const struct mmul_block_owner *part, int64_t t,
+                                    int64_t *before) {
     const int64_t units =
         mmul_problem_units(&stage->is.schedule->problem, stage->is.schedule->axis);
-    const struct mmul_range in = {mmul_larger(part->range.begin - t * units, 0),
-                                  mmul_smaller(part->range.end - t * units, units)};
+    const struct mmul_range in = {mmul_max(part->range.begin - t * units, 0),
+                                  mmul_min(part->range.end - t * units, units)};
     *before = t * units + in.begin - part->range.begin;
     return in;
 }
 
 // Views the split operand, which is in a file.
-static struct mmul_view view_split(const struct mmul_stage *stage, const struct mmul_part *part,
-                                   int64_t t) {
+static struct mmul_view view_split(const struct mmul_stage *stage,
+                                   const struct mmul_block_owner *part, int64_t t) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_problem *p = &schedule->problem;
     const enum mmul_dtype dtype = mmul_problem_split_dtype(p, schedule->axis);
-    const bool rows = schedule->axis == MMUL_ROWS, turned = rows ? p->transpose_a : p->transpose_b;
+    const bool rows = schedule->axis == MMUL_ROWS,
+               transposed_factors = rows ? p->transpose_a : p->transpose_b;
     const int64_t matrix = rows ? mmul_problem_a_matrix(p, t) : mmul_problem_b_matrix(p, t);
     int64_t before;
     if (stage->product->mapped.split != NULL)
-        return view_mapped(stage->product->mapped.split, rows ? p->a : p->b, matrix, dtype, turned);
+        return view_mapped(stage->product->mapped.split, rows ? p->a : p->b, matrix, dtype,
+                           transposed_factors);
     const struct mmul_range in = find_units(stage, part, t, &before);
     const struct mmul_region region = rows
                                           ? (struct mmul_region){matrix, in.begin, in.end, 0, p->k}
                                           : (struct mmul_region){matrix, 0, p->k, in.begin, in.end};
     return view_packed(part->pieces + before * p->k * (int64_t)mmul_dtype_bytes(dtype), region,
-                       dtype, turned);
+                       dtype, transposed_factors);
 }
 
 // Views the whole operand, which is in a file or arrives in panels.
-static struct mmul_view view_whole(const struct mmul_stage *stage, const struct mmul_part *part,
-                                   int64_t t) {
+static struct mmul_view view_whole(const struct mmul_stage *stage,
+                                   const struct mmul_block_owner *part, int64_t t) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_problem *p = &schedule->problem;
     const struct mmul_pass pass = part->pass;
     const enum mmul_dtype dtype = mmul_problem_whole_dtype(p, schedule->axis);
-    const bool rows = schedule->axis == MMUL_ROWS, turned = rows ? p->transpose_b : p->transpose_a;
+    const bool rows = schedule->axis == MMUL_ROWS,
+               transposed_factors = rows ? p->transpose_b : p->transpose_a;
     const int64_t matrix = mmul_problem_whole_matrix(p, schedule->axis, t);
     if (stage->product->mapped.whole != NULL)
         return view_mapped(stage->product->mapped.whole,
-                           mmul_problem_whole_shape(p, schedule->axis), matrix, dtype, turned);
+                           mmul_problem_whole_shape(p, schedule->axis), matrix, dtype,
+                           transposed_factors);
     const int64_t before = (matrix - pass.matrix_begin) * (pass.end - pass.begin) * p->k;
     const struct mmul_region region =
         rows ? (struct mmul_region){matrix, 0, p->k, pass.begin, pass.end}
              : (struct mmul_region){matrix, pass.begin, pass.end, 0, p->k};
     const char *slot = stage->memory + mmul_layout_panel(&stage->product->layout, pass.index);
-    return view_packed(slot + before * (int64_t)mmul_dtype_bytes(dtype), region, dtype, turned);
+    return view_packed(slot + before * (int64_t)mmul_dtype_bytes(dtype), region, dtype,
+                       transposed_factors);
 }
 
-static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct mmul_part *part,
-                                  int64_t t) {
+static struct mmul_view view_c_in(const struct mmul_stage *stage,
+                                  const struct mmul_block_owner *part, int64_t t) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     const enum mmul_dtype dtype = mmul_problem_result_dtype(&schedule->problem);
     const int64_t width = mmul_problem_result_width(&schedule->problem, schedule->axis);
@@ -129,15 +136,15 @@ static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct m
                        dtype, false);
 }
 
-static struct mmul_view view_moved_rows(const struct mmul_part *part, const char *data,
+static struct mmul_view view_moved_rows(const struct mmul_block_owner *part, const char *data,
                                         int64_t cols, enum mmul_dtype dtype) {
-    const struct mmul_brought *at = &part->brought;
+    const struct mmul_stolen_rows *at = &part->brought;
     return view_packed(data, (struct mmul_region){0, at->row_begin, at->row_end, 0, cols}, dtype,
                        false);
 }
 
 // Views the result of a block. block->line is its first line among those of the pass.
-static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul_part *part,
+static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul_block_owner *part,
                                const struct mmul_block *block) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_pass pass = part->pass;
@@ -174,8 +181,8 @@ static int64_t find_operand_matrix(const struct mmul_stage *stage, int place, in
     return batch * have.depth + depth;
 }
 
-struct mmul_view mmul_block_operand(const struct mmul_stage *stage, const struct mmul_part *part,
-                                    int index, int64_t t) {
+struct mmul_view mmul_block_operand(const struct mmul_stage *stage,
+                                    const struct mmul_block_owner *part, int index, int64_t t) {
     const int place = stage->is.step->operands[index];
     if (part->brought.a != NULL && index == 0)
         return view_moved_rows(part, part->brought.a, stage->is.schedule->problem.k,
@@ -185,16 +192,17 @@ struct mmul_view mmul_block_operand(const struct mmul_stage *stage, const struct
         if ((is_split ? stage->is.places.split : stage->is.places.whole) < 0)
             return is_split ? view_split(stage, part, t) : view_whole(stage, part, t);
     }
-    return mmul_values_view(stage->site->values, place, part->rank,
+    return mmul_values_view(stage->rank_resources->values, place, part->rank,
                             find_operand_matrix(stage, place, t));
 }
 
-struct mmul_view mmul_block_result(const struct mmul_stage *stage, const struct mmul_part *part,
-                                   int64_t t) {
-    return mmul_values_view(stage->site->values, stage->is.step->made, part->rank, t);
+struct mmul_view mmul_block_result(const struct mmul_stage *stage,
+                                   const struct mmul_block_owner *part, int64_t t) {
+    return mmul_values_view(stage->rank_resources->values, stage->is.step->made, part->rank, t);
 }
 
-struct mmul_product mmul_block_product(const struct mmul_stage *stage, const struct mmul_part *part,
+struct mmul_product mmul_block_product(const struct mmul_stage *stage,
+                                       const struct mmul_block_owner *part,
                                        const struct mmul_block *block) {
     const struct mmul_region at = block->at;
     const struct mmul_schedule *schedule = stage->is.schedule;
@@ -244,7 +252,7 @@ char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
     return text;
 }
 
-enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_part *part,
+enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_block_owner *part,
                                   const struct mmul_block *block, struct mmul_panel rows,
                                   struct mmul_error *err) {
     const struct mmul_region b = block->at;
@@ -252,7 +260,7 @@ enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_pa
                               looked_at = mmul_product_rows(&product, rows.begin - b.row_begin,
                                                             rows.end - b.row_begin);
     char place[MMUL_BLOCK_NAME_BYTES];
-    mmul_verifier_forget(&stage->verifier); // the memory may now be read transposed
+    mmul_verifier_invalidate(&stage->verifier); // the memory may now be read transposed
     const struct mmul_verifier_block checked = {.product = &product,
                                                 .looked_at =
                                                     looked_at.m == product.m ? NULL : &looked_at,

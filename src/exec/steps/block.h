@@ -10,7 +10,7 @@
 
 // Rows of another node's rank that were moved here, packed, and the place for their rows of C.
 // Pointer `a` is NULL if there are none.
-struct mmul_brought {
+struct mmul_stolen_rows {
     const char *a;
     char *c;
     int64_t row_begin, row_end; // rows of the matrix
@@ -19,31 +19,33 @@ struct mmul_brought {
 // Owner of blocks, and the location of their data in the stage's memory: pieces and C_in of a
 // product's round, full in the other axis, and C of the pass. Pointers are unused for mapped files
 // and values, and for operations other than products.
-struct mmul_part {
+struct mmul_block_owner {
     int rank;
     struct mmul_pass pass;
     struct mmul_range range;
     const char *pieces, *c_in;
     char *c; // packed, line after line
-    struct mmul_brought brought;
+    struct mmul_stolen_rows brought;
 };
 
 // Returns the part of a rank of this node in a pass of a product. The second returns this rank's
 // part of any other operation.
-struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_pass pass);
-struct mmul_part mmul_block_own(const struct mmul_stage *stage);
+struct mmul_block_owner mmul_block_owner_in_pass(const struct mmul_stage *stage, int rank,
+                                                 struct mmul_pass pass);
+struct mmul_block_owner mmul_block_owner_self(const struct mmul_stage *stage);
 
 // Views the available part of an operand, in the operation's coordinates, for matrix t of the
 // result.
-struct mmul_view mmul_block_operand(const struct mmul_stage *stage, const struct mmul_part *part,
-                                    int index, int64_t t);
+struct mmul_view mmul_block_operand(const struct mmul_stage *stage,
+                                    const struct mmul_block_owner *part, int index, int64_t t);
 
 // Views the part's region of a matrix of the result. A product's C must be a value.
-struct mmul_view mmul_block_result(const struct mmul_stage *stage, const struct mmul_part *part,
-                                   int64_t t);
+struct mmul_view mmul_block_result(const struct mmul_stage *stage,
+                                   const struct mmul_block_owner *part, int64_t t);
 
 // Returns the product that computes the block, with all of its terms.
-struct mmul_product mmul_block_product(const struct mmul_stage *stage, const struct mmul_part *part,
+struct mmul_product mmul_block_product(const struct mmul_stage *stage,
+                                       const struct mmul_block_owner *part,
                                        const struct mmul_block *block);
 
 // Writes "rows 100-200 of matrix 3" for errors, with the value's name for a stage without a
@@ -53,6 +55,6 @@ char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                       char text[static MMUL_BLOCK_NAME_BYTES]);
 
 // Checks the given rows of a block by itself, without other ranks. Fails as a check does.
-enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_part *part,
+enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_block_owner *part,
                                   const struct mmul_block *block, struct mmul_panel rows,
                                   struct mmul_error *err);

@@ -13,10 +13,10 @@
 #include "base/memory.h"
 #include "base/rows.h"
 #include "base/status.h"
-#include "exec/setup/pipeline.h"
+#include "exec/steps/map_blocks.h"
 #include "exec/steps/map_check.h"
-#include "exec/steps/maps.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
+#include "exec/threads/compute_thread.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 #include "plan/program/program_footprint.h"
@@ -25,9 +25,9 @@ static const struct mmul_program_fused *get_fused(const struct mmul_stage *stage
     return &stage->plan->fused[stage->epilogue.step->first_fused + i];
 }
 
-bool mmul_epilogue_is_all(const struct mmul_stage *stage) {
+bool mmul_epilogue_is_whole_stage(const struct mmul_stage *stage) {
     return stage->epilogue.step != NULL &&
-           mmul_program_is_all_fused(stage->plan, stage->epilogue.step);
+           mmul_program_head_is_fused(stage->plan, stage->epilogue.step);
 }
 
 // ------------------------------------------------------------------------------------------- tiles
@@ -49,7 +49,7 @@ static struct mmul_host_operand find_rows_of_value(const struct mmul_stage *stag
     const bool is_vector = mmul_shape_matrices(s) == 1 && s.rows == 1;
     const int64_t row = is_vector ? 0 : tile->row, col = is_spread && s.cols > 1 ? tile->col : 0;
     const struct mmul_view view =
-        mmul_values_view(stage->site->values, place, stage->comm->rank, row / s.rows);
+        mmul_values_view(stage->rank_resources->values, place, stage->comm->rank, row / s.rows);
     return (struct mmul_host_operand){.at = mmul_view_element(&view, row % s.rows, col),
                                       .dtype = view.dtype,
                                       .row_step = is_vector         ? 0
@@ -71,17 +71,18 @@ static struct mmul_host_operand find_part_of_operand(const struct mmul_stage *st
     const struct mmul_shape s = mmul_place_value(plan, place)->shape;
     const int64_t batch = s.batch == 1 ? 0 : tile->matrix / result.depth;
     const int64_t depth = s.depth == 1 ? 0 : tile->matrix % result.depth;
-    const struct mmul_view view =
-        mmul_values_view(stage->site->values, place, stage->comm->rank, batch * s.depth + depth);
-    return mmul_maps_part(&view, tile->row, is_elements || is_by_row ? tile->rows : 1,
-                          is_elements ? tile->col : 0, is_elements ? tile->cols : s.cols);
+    const struct mmul_view view = mmul_values_view(stage->rank_resources->values, place,
+                                                   stage->comm->rank, batch * s.depth + depth);
+    return mmul_map_operand_from_view(&view, tile->row, is_elements || is_by_row ? tile->rows : 1,
+                                      is_elements ? tile->col : 0,
+                                      is_elements ? tile->cols : s.cols);
 }
 
 // Returns tile `index` of the thread's room. Its rows are contiguous.
 static struct mmul_host_tile get_room_tile(const struct mmul_stage *stage, const struct tile *tile,
                                            int index) {
     const struct mmul_epilogue *epilogue = &stage->epilogue;
-    const char *tiles = stage->site->epilogue_room.tiles;
+    const char *tiles = stage->rank_resources->epilogue_buffers.tiles;
     const int64_t at = (int64_t)tile->part * epilogue->tiles + index;
     return (struct mmul_host_tile){tiles + at * epilogue->tile_bytes, tile->rows, tile->cols,
                                    tile->cols, tile->dtype};
@@ -90,8 +91,8 @@ static struct mmul_host_tile get_room_tile(const struct mmul_stage *stage, const
 static void drop_from_device(struct mmul_stage *stage, const struct mmul_host_tile *tile) {
     const char *begin = tile->at;
     const int64_t elements = (tile->rows - 1) * tile->ld + tile->cols;
-    mmul_worker_forget_memory(&stage->site->worker, begin,
-                              begin + elements * (int64_t)mmul_dtype_bytes(tile->dtype));
+    mmul_worker_invalidate_memory(&stage->rank_resources->worker, begin,
+                                  begin + elements * (int64_t)mmul_dtype_bytes(tile->dtype));
 }
 
 // Returns the destination of a fused operation: a tile of the room, or the value's place in memory.
@@ -104,8 +105,9 @@ static struct mmul_host_tile find_result(const struct mmul_stage *stage, const s
         return get_room_tile(stage, tile, number - 1);
     const bool by_rows = stage->epilogue.step->by_rows;
     const int64_t row = by_rows ? tile->row % s.rows : tile->row;
-    const struct mmul_view view = mmul_values_view(stage->site->values, place, stage->comm->rank,
-                                                   by_rows ? tile->row / s.rows : tile->matrix);
+    const struct mmul_view view =
+        mmul_values_view(stage->rank_resources->values, place, stage->comm->rank,
+                         by_rows ? tile->row / s.rows : tile->matrix);
     return (struct mmul_host_tile){mmul_view_element(&view, row, tile->col), tile->rows, tile->cols,
                                    view.ld, tile->dtype};
 }
@@ -119,8 +121,9 @@ static struct mmul_host_operand find_operand(const struct mmul_stage *stage,
     const bool is_elements = row->class == MMUL_CLASS_ELEMENTS;
     const int place = fused->operands[index];
     if (place < 0)
-        return mmul_maps_number(&o->with.numbers[index], tile->dtype, tile->rows, tile->cols);
-    const int number = plan->places[mmul_program_base(plan, place)].tile;
+        return mmul_map_operand_constant(&o->with.numbers[index], tile->dtype, tile->rows,
+                                         tile->cols);
+    const int number = plan->places[mmul_program_base_place(plan, place)].tile;
     if (number > 0) {
         const struct mmul_host_tile at = get_room_tile(stage, tile, number - 1);
         return (struct mmul_host_operand){.at = at.at,
@@ -143,7 +146,7 @@ static struct mmul_host_map find_map(const struct mmul_stage *stage, const struc
     const struct mmul_program *program = stage->plan->program;
     const struct mmul_operation *o = &program->operations[fused->operation];
     const struct mmul_shape shape = program->values[o->result].shape;
-    const struct mmul_context *context = stage->site->context;
+    const struct mmul_context *context = stage->rank_resources->context;
     struct mmul_host_map host = {
         .map = {.kind = o->kind,
                 .with = &o->with,
@@ -170,52 +173,52 @@ static struct mmul_host_map find_map(const struct mmul_stage *stage, const struc
 
 static enum mmul_status make_fused(struct mmul_stage *stage, const struct tile *tile,
                                    const struct mmul_program_fused *fused,
-                                   const struct mmul_host_tile *to, bool may_leave,
+                                   const struct mmul_host_tile *to, bool may_stay_on_device,
                                    struct mmul_error *err) {
     const struct mmul_program *program = stage->plan->program;
     struct mmul_host_map host = find_map(stage, tile, fused, to);
     char place[192];
-    host.map.parallel =
-        (struct mmul_parallel){stage->site->context->fallback_threads, mmul_pipeline_share};
-    host.may_leave = may_leave;
+    host.map.parallel = (struct mmul_parallel){stage->rank_resources->context->fallback_threads,
+                                               mmul_helper_threads_run};
+    host.may_stay_on_device = may_stay_on_device;
     snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'", (long long)tile->row,
              (long long)(tile->row + tile->rows), (long long)tile->matrix,
              program->values[program->operations[fused->operation].result].name);
-    enum mmul_status status = mmul_stage_map(stage, &host, place, err);
+    enum mmul_status status = mmul_stage_run_map(stage, &host, place, err);
     if (status == MMUL_OK)
-        mmul_stage_look_for_nan(stage, &program->operations[fused->operation], &host);
+        mmul_stage_find_nan(stage, &program->operations[fused->operation], &host);
     return status;
 }
 
 // Returns true if a fused operation from the first-th on reads the step's value at `place`.
 static bool is_read_from(const struct mmul_stage *stage, int first, int place) {
-    const int base = mmul_program_base(stage->plan, place);
+    const int base = mmul_program_base_place(stage->plan, place);
     bool reads = false;
     for (int i = first; i < stage->epilogue.step->fused_count; i++)
         for (int j = 0; j < MMUL_OPERANDS; j++)
             reads |= get_fused(stage, i)->within[j] &&
-                     mmul_program_base(stage->plan, get_fused(stage, i)->operands[j]) == base;
+                     mmul_program_base_place(stage->plan, get_fused(stage, i)->operands[j]) == base;
     return reads;
 }
 
 // Releases tiles that only the device has after their last reader.
 static void release_read(struct mmul_stage *stage, const struct tile *tile, int index) {
     const struct mmul_program_fused *fused = get_fused(stage, index);
-    struct mmul_worker *worker = &stage->site->worker;
+    struct mmul_worker *worker = &stage->rank_resources->worker;
     for (int j = 0; j < MMUL_OPERANDS; j++) {
         if (!fused->within[j] || is_read_from(stage, index + 1, fused->operands[j]))
             continue;
         const struct mmul_host_tile read =
-            find_result(stage, tile, mmul_program_base(stage->plan, fused->operands[j]));
+            find_result(stage, tile, mmul_program_base_place(stage->plan, fused->operands[j]));
         if (mmul_worker_is_absent(worker, &read))
-            mmul_worker_release(worker, &read);
+            mmul_worker_release_absent(worker, &read);
     }
 }
 
 // Returns true if the last fused operation reads the memory that its result will occupy.
 static bool overwrites_operand(const struct mmul_stage *stage, int index) {
     const struct mmul_program_step *step = stage->epilogue.step;
-    return index == step->fused_count - 1 && mmul_program_ends_apart(stage->plan, step);
+    return index == step->fused_count - 1 && mmul_program_needs_result_tile(stage->plan, step);
 }
 
 static void copy_result(const struct mmul_host_tile *from, const struct tile *tile) {
@@ -232,7 +235,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     const struct mmul_host_tile result = {tile->at, tile->rows, tile->cols, tile->ld, tile->dtype};
     // An absent tile exists only on the device. If the device is lost, it is made again with the
     // product.
-    const bool is_absent = mmul_worker_is_absent(&stage->site->worker, &result);
+    const bool is_absent = mmul_worker_is_absent(&stage->rank_resources->worker, &result);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i++) {
         const struct mmul_program_fused *fused = get_fused(stage, i);
@@ -240,30 +243,29 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
         const struct mmul_host_tile to =
             is_apart ? get_room_tile(stage, tile, stage->epilogue.step->tile_count)
                      : find_result(stage, tile, fused->result);
-        const bool may_leave = is_absent && i < count - 1 &&
-                               stage->plan->places[fused->result].tile > 0 &&
-                               !is_read_from(stage, i + 2, fused->result);
+        const bool may_stay_on_device = is_absent && i < count - 1 &&
+                                        stage->plan->places[fused->result].tile > 0 &&
+                                        !is_read_from(stage, i + 2, fused->result);
         drop_from_device(stage, &to); // drop the device's copies of the destination
-        status = make_fused(stage, tile, fused, &to, may_leave, err);
+        status = make_fused(stage, tile, fused, &to, may_stay_on_device, err);
         if (status == MMUL_OK && is_absent)
             release_read(stage, tile, i);
         if (status != MMUL_OK || !is_apart)
             continue;
         drop_from_device(stage, &result);
         copy_result(&to, tile);
-        mmul_tile_cache_move(&stage->site->worker.kept, &to, &result);
+        mmul_tile_cache_rekey(&stage->rank_resources->worker.kept, &to, &result);
     }
-    const struct mmul_epilogue_room *room = &stage->site->epilogue_room;
-    mmul_worker_forget_memory(&stage->site->worker, room->tiles,
-                              (const char *)room->tiles + room->bytes);
+    const struct mmul_epilogue_buffers *room = &stage->rank_resources->epilogue_buffers;
+    mmul_worker_invalidate_memory(&stage->rank_resources->worker, room->tiles,
+                                  (const char *)room->tiles + room->bytes);
     return status;
 }
 
 // Counts the consecutive operations on elements from the first-th on.
 static int count_element_operations(const struct mmul_stage *stage, int first) {
     const struct mmul_program *program = stage->plan->program;
-    const int most =
-        (int)mmul_smaller(stage->epilogue.step->fused_count - first, MMUL_MAPS_TOGETHER);
+    const int most = (int)mmul_min(stage->epilogue.step->fused_count - first, MMUL_FUSED_MAPS_MAX);
     int count = 0;
     while (count < most &&
            mmul_operation_row(program->operations[get_fused(stage, first + count)->operation].kind)
@@ -282,25 +284,25 @@ static enum mmul_status make_tile_on_thread(struct mmul_stage *stage, const stru
     const bool is_all = count_element_operations(stage, 0) == all;
     enum mmul_status status = MMUL_OK;
     for (int i = 0, count; status == MMUL_OK && i < all; i += count) {
-        struct mmul_host_map maps[MMUL_MAPS_TOGETHER];
+        struct mmul_host_map maps[MMUL_FUSED_MAPS_MAX];
         struct mmul_host_tile to;
-        count = (int)mmul_larger(1, count_element_operations(stage, i));
+        count = (int)mmul_max(1, count_element_operations(stage, i));
         for (int k = 0; k < count; k++) {
             const struct mmul_program_fused *fused = get_fused(stage, i + k);
             const bool is_apart = overwrites_operand(stage, i + k);
             to = is_apart ? get_room_tile(stage, tile, stage->epilogue.step->tile_count)
                           : find_result(stage, tile, fused->result);
             maps[k] = find_map(stage, tile, fused, &to);
-            maps[k].map.is_passing =
+            maps[k].map.is_intermediate =
                 is_all && !is_apart && stage->plan->places[fused->result].tile > 0;
         }
         status = count > 1
-                     ? mmul_host_map_make_together(maps, count, stage->site->context->device, err)
-                     : mmul_host_map_make(&maps[0], stage->site->context->device, err);
+                     ? mmul_host_map_make_together(maps, count,
+                                                   stage->rank_resources->context->device, err)
+                     : mmul_host_map_make(&maps[0], stage->rank_resources->context->device, err);
         const int last = get_fused(stage, i + count - 1)->operation;
         if (status == MMUL_OK)
-            mmul_stage_look_for_nan(stage, &stage->plan->program->operations[last],
-                                    &maps[count - 1]);
+            mmul_stage_find_nan(stage, &stage->plan->program->operations[last], &maps[count - 1]);
         if (status == MMUL_OK && overwrites_operand(stage, i + count - 1))
             copy_result(&to, tile);
     }
@@ -321,7 +323,7 @@ static struct tile find_tile(const struct mmul_stage *stage, struct mmul_region 
     const int64_t each = tile_rows(stage, block), row = block.row_begin + index * each;
     struct tile tile = {.matrix = block.matrix,
                         .row = row,
-                        .rows = mmul_smaller(each, block.row_end - row),
+                        .rows = mmul_min(each, block.row_end - row),
                         .col = block.col_begin,
                         .cols = block.col_end - block.col_begin,
                         .dtype = mmul_place_value(plan, place)->dtype};
@@ -346,7 +348,7 @@ static void claim_tiles(void *context, int part) {
     struct mmul_stage *stage = claims->stage;
     int64_t index;
     while ((index = atomic_fetch_add(&claims->next, 1)) < claims->count &&
-           !mmul_failure_is_void(&stage->site->failure)) {
+           !mmul_failure_is_void(&stage->rank_resources->failure)) {
         struct mmul_error err;
         struct tile tile = find_tile(stage, claims->block, index);
         tile.part = part;
@@ -360,7 +362,7 @@ static void claim_tiles(void *context, int part) {
 
 // Returns true if each thread takes tiles of its own through all fused operations.
 static bool uses_threads(const struct mmul_stage *stage, int64_t tiles) {
-    const struct mmul_context *context = stage->site->context;
+    const struct mmul_context *context = stage->rank_resources->context;
     const bool is_enough = tiles > 1 || stage->plan->ranks[stage->comm->rank].tile_threads == 1;
     return is_enough && mmul_device_is_trusted(context->device) &&
            mmul_device_can_borrow(context->device);
@@ -376,7 +378,7 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
     if (uses_threads(stage, count) && *index >= epilogue->done) {
         struct claims claims = {.stage = stage, .block = block, .count = count};
         const int threads = stage->plan->ranks[stage->comm->rank].tile_threads;
-        mmul_pipeline_share((int)mmul_smaller(threads, count), claim_tiles, &claims);
+        mmul_helper_threads_run((int)mmul_min(threads, count), claim_tiles, &claims);
         *index += count;
         epilogue->done += atomic_load(&claims.has_failed) ? 0 : count;
         if (atomic_load(&claims.has_failed))
@@ -386,7 +388,7 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
     for (int64_t i = count - 1; status == MMUL_OK && i >= 0; i--) {
         if ((*index)++ < epilogue->done)
             continue;
-        if (mmul_failure_is_void(&stage->site->failure))
+        if (mmul_failure_is_void(&stage->rank_resources->failure))
             return MMUL_OK; // another failure has ended the run
         const struct tile tile = find_tile(stage, block, i);
         status = make_tile(stage, &tile, err);
@@ -396,21 +398,21 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
 }
 
 // Allocates the room's tiles, also after a hanging device has kept the earlier ones.
-static enum mmul_status create_tiles(struct mmul_epilogue_room *room, struct mmul_error *err) {
+static enum mmul_status create_tiles(struct mmul_epilogue_buffers *room, struct mmul_error *err) {
     if (room->tiles == NULL && room->bytes > 0)
         room->tiles = mmul_allocate_raw((int64_t)room->bytes, 1, "fused operations", err);
     return room->tiles == NULL && room->bytes > 0 ? err->status : MMUL_OK;
 }
 
-enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error *err) {
+enum mmul_status mmul_epilogue_apply(struct mmul_stage *stage, struct mmul_error *err) {
     struct mmul_region block;
     int64_t index = 0;
     if (stage->epilogue.step == NULL || stage->epilogue.elements == 0 || stage->epilogue.in_parts)
         return MMUL_OK;
     struct mmul_block_walk walk =
         mmul_step_blocks(stage->plan, &stage->epilogue.blocks, stage->comm->rank);
-    enum mmul_status status = create_tiles(&stage->site->epilogue_room, err);
-    while (status == MMUL_OK && mmul_program_next_fused(&walk, &block))
+    enum mmul_status status = create_tiles(&stage->rank_resources->epilogue_buffers, err);
+    while (status == MMUL_OK && mmul_program_next_fused_part(&walk, &block))
         if (mmul_region_count(block) > 0)
             status = make_block(stage, block, &index, err);
     return status;
@@ -427,25 +429,25 @@ static int64_t tiles_of_fused(const struct mmul_stage *stage) {
         int64_t tiles = 1;
         for (int j = 0; j < program->operations[fused->operation].operand_count; j++)
             tiles += fused->operands[j] >= 0 &&
-                     mmul_program_base(stage->plan, fused->operands[j]) != step->result;
-        most = mmul_larger(most, tiles);
+                     mmul_program_base_place(stage->plan, fused->operands[j]) != step->result;
+        most = mmul_max(most, tiles);
     }
     return most;
 }
 
-int64_t mmul_epilogue_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
+int64_t mmul_epilogue_bytes_on_device(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
     const struct mmul_epilogue *epilogue = &stage->epilogue;
     // A value with other readers is downloaded anyway.
     const bool is_alone = epilogue->step != NULL &&
                           epilogue->step->made != epilogue->step->result &&
                           stage->plan->places[epilogue->step->made].view_of >= 0;
     const bool takes = epilogue->in_parts && is_alone && rows * cols > MMUL_SAMPLE_WORK &&
-                       epilogue->elements <= MMUL_ABSENT_SPAN;
+                       epilogue->elements <= MMUL_SAMPLE_SPAN;
     return takes ? tiles_of_fused(stage) * epilogue->elements * (int64_t)sizeof(float) : 0;
 }
 
-enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_region part,
-                                         struct mmul_error *err) {
+enum mmul_status mmul_epilogue_apply_part(struct mmul_stage *stage, struct mmul_region part,
+                                          struct mmul_error *err) {
     const struct mmul_epilogue *epilogue = &stage->epilogue;
     int64_t index = epilogue->done;
     if (!epilogue->in_parts || mmul_region_count(part) == 0)
@@ -457,7 +459,7 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
         part.row_end += before;
         part.matrix = 0;
     }
-    enum mmul_status status = create_tiles(&stage->site->epilogue_room, err);
+    enum mmul_status status = create_tiles(&stage->rank_resources->epilogue_buffers, err);
     return status == MMUL_OK ? make_block(stage, part, &index, err) : status;
 }
 
@@ -505,30 +507,30 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
         return MMUL_OK;
     *epilogue = (struct mmul_epilogue){.step = step, .blocks = *step};
     epilogue->blocks.made = step->result;
-    const struct mmul_epilogue_size size =
-        mmul_program_epilogue_size(stage->plan, step, stage->comm->rank);
-    // All values of an epilogue have this type (plan/program/program_epilogue.c).
+    const struct mmul_fusion_size size =
+        mmul_program_fusion_size(stage->plan, step, stage->comm->rank);
+    // All values of an epilogue have this type (plan/program/program_fuse_operations.c).
     const enum mmul_dtype dtype = mmul_place_value(stage->plan, step->result)->dtype;
     epilogue->tile_bytes = MMUL_PLACE_ALIGN(size.tile * (int64_t)mmul_dtype_bytes(dtype));
     const int threads = stage->plan->ranks[stage->comm->rank].tile_threads;
     const size_t bytes = (size_t)(threads * size.tiles * epilogue->tile_bytes);
-    struct mmul_epilogue_room *room = &stage->site->epilogue_room;
+    struct mmul_epilogue_buffers *room = &stage->rank_resources->epilogue_buffers;
     epilogue->all = size.all;
     epilogue->elements = size.tile;
     epilogue->tiles = size.tiles;
     epilogue->in_parts = can_run_per_block(stage);
     if (bytes > room->bytes) {
-        mmul_epilogue_room_fini(room);
+        mmul_epilogue_buffers_fini(room);
         room->bytes = bytes;
     }
     return size.tile > 0 ? create_tiles(room, err) : MMUL_OK;
 }
 
-void mmul_epilogue_room_fini(struct mmul_epilogue_room *room) {
+void mmul_epilogue_buffers_fini(struct mmul_epilogue_buffers *room) {
     mmul_free(room->tiles);
-    *room = (struct mmul_epilogue_room){0};
+    *room = (struct mmul_epilogue_buffers){0};
 }
 
-void mmul_epilogue_abandon(struct mmul_epilogue_room *room) {
+void mmul_epilogue_buffers_abandon(struct mmul_epilogue_buffers *room) {
     room->tiles = NULL;
 }

@@ -11,7 +11,7 @@
 struct mmul_check;
 
 // Memory that the stages of a run use in turn.
-struct mmul_grid_room {
+struct mmul_grid_check_buffers {
     struct mmul_check *check; // owned
     int64_t most;             // largest size in either direction
 };

@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "exec/setup/fallback.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 #include "model/dtype.h"
 
 // WORK_MOST: elements of a sample; PIECE: columns of a piece of a row
@@ -24,8 +24,9 @@ static double largest_of(const struct mmul_host_operand *o) {
     double most = 0;
     for (int64_t i = 0; o->at != NULL && i < o->rows; i++)
         for (int64_t j = 0; j < o->cols; j++)
-            most = fmax(most,
-                        fabs(mmul_dtype_real(o->dtype, o->at, i * o->row_step + j * o->col_step)));
+            most =
+                fmax(most,
+                     fabs(mmul_dtype_get_real(o->dtype, o->at, i * o->row_step + j * o->col_step)));
     return o->at == NULL ? fabs((double)o->number) : most;
 }
 
@@ -68,28 +69,28 @@ static double find_cancellation_error(const struct mmul_host_map *host,
 static int64_t count_wrong(const struct mmul_host_map *piece, const void *expected) {
     const struct mmul_map *map = &piece->map;
     const enum mmul_accuracy accuracy = mmul_operation_row(map->kind)->accuracy;
-    const bool is_exact = accuracy == MMUL_EXACT;
+    const bool is_exact_in_both_types = accuracy == MMUL_EXACT;
     const bool has_powers = accuracy == MMUL_ROUNDED_EXP || accuracy == MMUL_CANCELS_IN_ATTENTION;
     const double of_floats = has_powers ? 1e-2 : 1e-3,
                  tolerance = piece->dtype == MMUL_F64 ? of_floats * 1e-8 : of_floats,
                  slack = find_cancellation_error(piece, accuracy);
     int64_t wrong = 0;
     for (int64_t i = 0; i < map->rows; i++) {
-        const void *want = mmul_dtype_ahead(piece->dtype, expected, i * map->cols);
-        const void *have = mmul_dtype_ahead(piece->dtype, piece->result, i * piece->ld);
+        const void *want = mmul_dtype_advance(piece->dtype, expected, i * map->cols);
+        const void *have = mmul_dtype_advance(piece->dtype, piece->result, i * piece->ld);
         double squares = 0;
         for (int64_t j = 0; j < map->cols; j++) {
-            const double x = mmul_dtype_real(piece->dtype, want, j);
+            const double x = mmul_dtype_get_real(piece->dtype, want, j);
             squares += isfinite(x) ? x * x : 0;
         }
         const double typical = sqrt(squares / (double)map->cols);
         bool is_wrong = false;
         for (int64_t j = 0; j < map->cols; j++) {
-            const double x = mmul_dtype_real(piece->dtype, want, j);
-            const double y = mmul_dtype_real(piece->dtype, have, j);
+            const double x = mmul_dtype_get_real(piece->dtype, want, j);
+            const double y = mmul_dtype_get_real(piece->dtype, have, j);
             const double most = tolerance * (fabs(x) + typical) + slack;
             const bool same = x == y || (isnan(x) && isnan(y));
-            const bool is_near = !is_exact && fabs(x - y) <= most;
+            const bool is_near = !is_exact_in_both_types && fabs(x - y) <= most;
             is_wrong |= !same && !is_near;
         }
         wrong += is_wrong;
@@ -142,13 +143,13 @@ static struct sample choose_sample(const struct mmul_host_map *host, uint64_t se
     const int64_t cols = host->map.cols;
     struct sample s = {.seed = seed,
                        .rows = host->map.matrices * host->map.rows,
-                       .width = has_whole_rows(host) ? cols : mmul_smaller(cols, PIECE)};
+                       .width = has_whole_rows(host) ? cols : mmul_min(cols, PIECE)};
     const struct mmul_host_map first = mmul_host_map_matrix(host, 0);
     const struct mmul_host_map one = mmul_host_map_part(&first, 0, 1, 0, s.width);
     const int64_t enough = (int64_t)(WORK_MOST / mmul_host_map_work(&one));
     // A single row is sampled in several pieces.
     const int64_t lines = s.rows > 1 ? s.rows : cols / s.width;
-    s.pieces = mmul_smaller(mmul_larger(enough, 2), lines);
+    s.pieces = mmul_min(mmul_max(enough, 2), lines);
     return s;
 }
 
@@ -187,15 +188,15 @@ static enum mmul_status download_pieces(const struct mmul_host_map *host, const 
             parts[p] = get_tile(&piece, i);
         }
         if (status == MMUL_OK)
-            status = mmul_worker_bring_parts(host->maker, parts, s->pieces, err);
+            status = mmul_worker_download_samples(host->maker, parts, s->pieces, err);
     }
     mmul_free(parts);
     return status;
 }
 
-enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mmul_device *judge,
-                                     uint64_t seed, int64_t *wrong, int64_t *looked_at,
-                                     struct mmul_error *err) {
+enum mmul_status mmul_map_check_sample(const struct mmul_host_map *host, struct mmul_device *judge,
+                                       uint64_t seed, int64_t *wrong, int64_t *looked_at,
+                                       struct mmul_error *err) {
     const int64_t rows = host->map.matrices * host->map.rows;
     const bool is_small = mmul_host_map_work(host) <= WORK_MOST; // checked whole, matrix by matrix
     const struct sample s =
@@ -222,22 +223,26 @@ static enum mmul_status replace_device(struct mmul_stage *stage, int64_t wrong, 
                  place);
     else
         snprintf(why, sizeof why, "what came of %s is not what was written", place);
-    const enum mmul_status status = mmul_worker_blame(&stage->site->worker, why, place, err);
-    return status == MMUL_OK ? mmul_worker_must_repeat(&stage->site->worker, err) : status;
+    const enum mmul_status status =
+        mmul_worker_replace_wrong_device(&stage->rank_resources->worker, why, place, err);
+    return status == MMUL_OK ? mmul_worker_check_lost_results(&stage->rank_resources->worker, err)
+                             : status;
 }
 
 static enum mmul_status check_sample(struct mmul_stage *stage, const struct mmul_host_map *host,
                                      int64_t *wrong, struct mmul_error *err) {
-    struct mmul_worker *worker = &stage->site->worker;
-    const uint64_t seed = stage->site->options->verify_seed;
+    struct mmul_worker *worker = &stage->rank_resources->worker;
+    const uint64_t seed = stage->rank_resources->options->verify_seed;
     int64_t looked_at = 0;
     enum mmul_status status = MMUL_OK;
     if (worker->judge == NULL)
         status = mmul_device_open("reference", &worker->judge, err);
-    mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.verify_seconds);
+    mmul_stopwatch_enter(&stage->rank_resources->watch,
+                         &stage->rank_resources->mine.verify_seconds);
     if (status == MMUL_OK)
-        status = mmul_host_map_check(host, worker->judge, seed, wrong, &looked_at, err);
-    mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
+        status = mmul_map_check_sample(host, worker->judge, seed, wrong, &looked_at, err);
+    mmul_stopwatch_enter(&stage->rank_resources->watch,
+                         &stage->rank_resources->mine.compute_seconds);
     stage->verifier.lines_checked += looked_at;
     return status;
 }
@@ -245,19 +250,19 @@ static enum mmul_status check_sample(struct mmul_stage *stage, const struct mmul
 // Makes the block until the sample is right, or the device is trusted.
 static enum mmul_status make_until_right(struct mmul_stage *stage, const struct mmul_host_map *host,
                                          const char *place, struct mmul_error *err) {
-    struct mmul_worker *worker = &stage->site->worker;
+    struct mmul_worker *worker = &stage->rank_resources->worker;
     for (bool is_first = true;; is_first = false) {
-        int64_t wrong = 0, carried_wrong = worker->carried_wrong;
+        int64_t wrong = 0, download_errors = worker->download_errors;
         enum mmul_status status = mmul_worker_map(worker, host, err);
-        if (status != MMUL_OK || stage->site->options->no_verify ||
+        if (status != MMUL_OK || stage->rank_resources->options->no_verify ||
             mmul_device_is_trusted(worker->context->device))
             return status;
         status = check_sample(stage, host, &wrong, err);
-        carried_wrong = worker->carried_wrong - carried_wrong;
-        if (status != MMUL_OK || (wrong == 0 && carried_wrong == 0))
+        download_errors = worker->download_errors - download_errors;
+        if (status != MMUL_OK || (wrong == 0 && download_errors == 0))
             return status;
         stage->verifier.blocks_recomputed += is_first;
-        stage->verifier.lines_wrong += is_first ? mmul_larger(wrong, carried_wrong) : 0;
+        stage->verifier.lines_wrong += is_first ? mmul_max(wrong, download_errors) : 0;
         stage->verifier.lines_recomputed += host->map.rows;
         status = replace_device(stage, wrong, place, err);
         if (status != MMUL_OK)
@@ -265,18 +270,18 @@ static enum mmul_status make_until_right(struct mmul_stage *stage, const struct 
     }
 }
 
-enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host_map *host,
-                                const char *place, struct mmul_error *err) {
+enum mmul_status mmul_stage_run_map(struct mmul_stage *stage, const struct mmul_host_map *host,
+                                    const char *place, struct mmul_error *err) {
     // work per element; a device's speed is known for products only
     static const double flops_each = 10;
     uint32_t carried;
     struct mmul_host_map checked = *host;
-    checked.maker = &stage->site->worker;
-    if (!stage->site->options->no_verify && mmul_map_carries(host->map.kind))
+    checked.maker = &stage->rank_resources->worker;
+    if (!stage->rank_resources->options->no_verify && mmul_map_supports_checksum(host->map.kind))
         checked.map.carried = &carried;
-    mmul_watchdog_begin(&stage->site->watchdog, flops_each * mmul_host_map_work(host));
+    mmul_watchdog_begin(&stage->rank_resources->watchdog, flops_each * mmul_host_map_work(host));
     enum mmul_status status = make_until_right(stage, &checked, place, err);
-    mmul_watchdog_end(&stage->site->watchdog);
+    mmul_watchdog_end(&stage->rank_resources->watchdog);
     return status;
 }
 
@@ -285,26 +290,27 @@ enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host
 static bool is_row_nan(const struct mmul_host_map *host, int64_t matrix, int64_t row) {
     const struct mmul_host_operand *o = &host->operands[0];
     const int64_t first = host->map.kind == MMUL_TOPK ? host->map.with->count : 0;
-    const double place = mmul_dtype_real(host->dtype, host->result,
-                                         matrix * host->map.result_step + row * host->ld + first);
+    const double place = mmul_dtype_get_real(
+        host->dtype, host->result, matrix * host->map.result_step + row * host->ld + first);
     if (!(place >= 0 && place < (double)o->cols))
         return false;
     const void *at =
-        mmul_dtype_ahead(o->dtype, o->at, mmul_stack_offset(&host->map, o->stack, matrix));
-    return isnan(mmul_dtype_real(o->dtype, at, row * o->row_step + (int64_t)place * o->col_step));
+        mmul_dtype_advance(o->dtype, o->at, mmul_stack_offset(&host->map, o->stack, matrix));
+    return isnan(
+        mmul_dtype_get_real(o->dtype, at, row * o->row_step + (int64_t)place * o->col_step));
 }
 
-void mmul_stage_look_for_nan(struct mmul_stage *stage, const struct mmul_operation *operation,
-                             const struct mmul_host_map *host) {
+void mmul_stage_find_nan(struct mmul_stage *stage, const struct mmul_operation *operation,
+                         const struct mmul_host_map *host) {
     const enum mmul_operation_kind kind = host->map.kind;
     if ((kind != MMUL_TOPK && kind != MMUL_ARGMAX && kind != MMUL_ARGMIN) ||
-        atomic_load(&stage->nan_in) != NULL ||
-        !mmul_device_can_borrow(stage->site->context->device))
+        atomic_load(&stage->nan_operation) != NULL ||
+        !mmul_device_can_borrow(stage->rank_resources->context->device))
         return;
     for (int64_t t = 0; t < host->map.matrices; t++)
         for (int64_t i = 0; i < host->map.rows; i++)
             if (is_row_nan(host, t, i)) {
-                atomic_store(&stage->nan_in, operation);
+                atomic_store(&stage->nan_operation, operation);
                 return;
             }
 }

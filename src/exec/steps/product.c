@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 #include "io/matrix_file.h"
 #include "model/dtype.h"
 
@@ -12,7 +12,7 @@ static void borrow_files(struct mmul_stage *stage) {
     const struct mmul_product_files *files = &stage->is.files;
     const struct mmul_schedule *schedule = stage->is.schedule;
     const bool rows = schedule->axis == MMUL_ROWS;
-    stage->product->files = (struct mmul_files){
+    stage->product->files = (struct mmul_product_root_files){
         .split = rows ? files->a : files->b,
         .whole = rows ? files->b : files->a,
         .c_in = files->c_in,
@@ -43,7 +43,7 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
         return status;
     *stage->product = (struct mmul_product_stage){
         .me = &mmul_schedule_ranks(schedule)[rank],
-        .spread_needs = spread >= 0 ? mmul_stage_maker(stage, spread) : 0};
+        .spread_wait_count = spread >= 0 ? mmul_stage_producer(stage, spread) : 0};
     stage->work.lasting = find_persistent_operands(stage);
     stage->work.a_dtype = schedule->problem.a_dtype;
     stage->work.b_dtype = schedule->problem.b_dtype;
@@ -59,11 +59,12 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
 static unsigned find_value_operands(const struct mmul_stage *stage) {
     const struct mmul_stage_places *places = &stage->is.places;
     enum mmul_axis axis = stage->is.schedule->axis;
-    return (places->split >= 0 ? mmul_maps_split(axis) : 0) |
-           (places->whole >= 0 ? mmul_maps_whole(axis) : 0) | (places->c >= 0 ? MMUL_MAPS_C : 0);
+    return (places->split >= 0 ? mmul_maps_split_operand(axis) : 0) |
+           (places->whole >= 0 ? mmul_maps_whole_operand(axis) : 0) |
+           (places->c >= 0 ? MMUL_MAPS_C : 0);
 }
 
-enum mmul_status mmul_product_open(struct mmul_stage *stage, struct mmul_error *err) {
+enum mmul_status mmul_product_map_files(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->comm;
     unsigned *maps = NULL;
     if (stage->product == NULL)
@@ -74,31 +75,32 @@ enum mmul_status mmul_product_open(struct mmul_stage *stage, struct mmul_error *
     for (int i = 0; status == MMUL_OK && i < stage->is.schedule->node_count; i++)
         maps[i] = mmul_schedule_nodes(stage->is.schedule)[i].maps & ~find_value_operands(stage);
     if (status == MMUL_OK)
-        status = mmul_views_open(stage->site->context, &stage->is.files, maps,
-                                 &stage->product->views, err);
+        status = mmul_mappings_open(stage->rank_resources->context, &stage->is.files, maps,
+                                    &stage->product->views, err);
     mmul_free(maps);
-    const struct mmul_views *v = &stage->product->views;
-    stage->product->mapped = (struct mmul_mapped){.split = rows ? v->a.data : v->b.data,
-                                                  .whole = rows ? v->b.data : v->a.data,
-                                                  .c_in = v->c_in.data,
-                                                  .c = v->c.data};
+    const struct mmul_mappings *v = &stage->product->views;
+    stage->product->mapped = (struct mmul_mapped_matrices){.split = rows ? v->a.data : v->b.data,
+                                                           .whole = rows ? v->b.data : v->a.data,
+                                                           .c_in = v->c_in.data,
+                                                           .c = v->c.data};
     return status;
 }
 
-enum mmul_status mmul_product_check(const struct mmul_stage *stage, struct mmul_error *err) {
-    return stage->product != NULL ? mmul_views_check(&stage->product->views, err) : MMUL_OK;
+enum mmul_status mmul_product_check_files(const struct mmul_stage *stage, struct mmul_error *err) {
+    return stage->product != NULL ? mmul_mappings_check(&stage->product->views, err) : MMUL_OK;
 }
 
-enum mmul_status mmul_product_look(const struct mmul_stage *stage, struct mmul_error *err) {
-    return stage->product != NULL ? mmul_views_check_same(&stage->product->views, err) : MMUL_OK;
+enum mmul_status mmul_product_check_inputs(const struct mmul_stage *stage, struct mmul_error *err) {
+    return stage->product != NULL ? mmul_mappings_check_unmodified(&stage->product->views, err)
+                                  : MMUL_OK;
 }
 
 void mmul_product_fini(struct mmul_stage *stage) {
     if (stage->product == NULL)
         return;
     // the driver of a lost device, or MPI, may still read them
-    if (!stage->site->watchdog.has_abandoned && !mmul_comm_is_broken(stage->comm))
-        mmul_views_close(&stage->product->views);
+    if (!stage->rank_resources->watchdog.has_abandoned && !mmul_comm_is_broken(stage->comm))
+        mmul_mappings_close(&stage->product->views);
     mmul_layout_fini(&stage->product->layout);
     mmul_free(stage->product);
 }
@@ -113,12 +115,12 @@ void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass
     bool new_panel = node->whole_slots > 0 && !node->whole_stays;
     stage->product->pieces_round = pass.round;
     if (new_pieces || new_panel)
-        mmul_worker_forget(&stage->site->worker);
+        mmul_worker_invalidate_operands(&stage->rank_resources->worker);
     if (node->checks_whole ? new_panel : new_pieces)
-        mmul_verifier_forget(&stage->verifier);
+        mmul_verifier_invalidate(&stage->verifier);
 }
 
-void mmul_product_count_mapped(struct mmul_stage *stage) {
+void mmul_product_count_mapped_bytes(struct mmul_stage *stage) {
     if (stage->product == NULL || stage->product->mapped.c == NULL)
         return;
     int64_t bytes = 0, each = mmul_problem_result_each(&stage->is.schedule->problem);

@@ -6,58 +6,60 @@
 #pragma once
 
 #include "exec/memory/layout.h"
-#include "exec/memory/views.h"
+#include "exec/memory/mappings.h"
 #include "exec/steps/stage.h"
 #include "plan/lists/schedule.h"
 
 // First stored elements of matrices that the ranks of this node use in place. NULL: not mapped
 // here.
-struct mmul_mapped {
+struct mmul_mapped_matrices {
     const char *split, *whole, *c_in;
     char *c;
 };
 
 // Lines of another node's block of a pass, in a part of its width. A rank of root's node has stolen
-// them and computes them into the mapped file (exec/tasks/lending.h). Data that the other node
+// them and computes them into the mapped file (exec/tasks/node_steal.h). Data that the other node
 // sends for them is ignored.
-struct mmul_lent {
+struct mmul_stolen_block_lines {
     int rank;     // owner of the block
     int64_t pass; // index of the pass
     struct mmul_range lines, width;
 };
 
 // Root's files, and counts of their traffic.
-struct mmul_files {
+struct mmul_product_root_files {
     struct mmul_matrix *split, *whole, *c_in; // borrowed
     struct mmul_output *output;               // borrowed
     int spread;                               // value that is the whole operand; -1: `whole` is
     int64_t bytes_read;                       // as stored
     int64_t done_bytes, result_bytes; // bytes of C as float32: finished so far, and in total
-    const struct mmul_lent *lent;     // borrowed; streams of the result do not write these lines
+    const struct mmul_stolen_block_lines
+        *lent; // borrowed; streams of the result do not write these lines
     int lent_count;
 };
 
 struct mmul_product_stage {
     const struct mmul_schedule_rank *me; // entry in the schedule
     struct mmul_layout layout;           // layout of lanes and slots
-    struct mmul_views views;
-    struct mmul_mapped mapped; // pointers of `views` by role
-    struct mmul_files files;   // root's files
-    int64_t mapped_bytes;      // root: bytes of C in its mapped file counted so far
-    int64_t pieces_round;      // round of the pieces being multiplied
-    int spread_needs; // stages that ranks must finish before their rows of the spread operand leave
+    struct mmul_mappings views;
+    struct mmul_mapped_matrices mapped;   // pointers of `views` by role
+    struct mmul_product_root_files files; // root's files
+    int64_t mapped_bytes;                 // root: bytes of C in its mapped file counted so far
+    int64_t pieces_round;                 // round of the pieces being multiplied
+    // stages that ranks must finish before their rows of the spread operand leave
+    int spread_wait_count;
 };
 
 // Implement functions of a stage's kind (exec/steps/stage.h), and fail as described there.
 enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *err);
-enum mmul_status mmul_product_open(struct mmul_stage *stage, struct mmul_error *err);
-enum mmul_status mmul_product_look(const struct mmul_stage *stage, struct mmul_error *err);
-enum mmul_status mmul_product_check(const struct mmul_stage *stage, struct mmul_error *err);
+enum mmul_status mmul_product_map_files(struct mmul_stage *stage, struct mmul_error *err);
+enum mmul_status mmul_product_check_inputs(const struct mmul_stage *stage, struct mmul_error *err);
+enum mmul_status mmul_product_check_files(const struct mmul_stage *stage, struct mmul_error *err);
 void mmul_product_fini(struct mmul_stage *stage);
 
 // Counts the finished elements of C in the mapped file. For root, if its node computes into that
 // file.
-void mmul_product_count_mapped(struct mmul_stage *stage);
+void mmul_product_count_mapped_bytes(struct mmul_stage *stage);
 
 // Drops device copies and check sums of the stage's buffers, if their contents may change with
 // `pass`.

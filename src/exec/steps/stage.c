@@ -5,10 +5,10 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 
-int mmul_stage_maker(const struct mmul_stage *stage, int place) {
-    return stage->site->makers[mmul_program_base(stage->plan, place)];
+int mmul_stage_producer(const struct mmul_stage *stage, int place) {
+    return stage->rank_resources->producing_stages[mmul_program_base_place(stage->plan, place)];
 }
 
 // Returns the number of stages that all ranks of the node must finish first. These make the
@@ -17,25 +17,26 @@ int mmul_stage_maker(const struct mmul_stage *stage, int place) {
 // operand.
 static int count_needed_stages(const struct mmul_stage *stage) {
     const struct mmul_program_step *step = stage->is.step;
-    int needs = stage->is.after_all ? stage->index : 0;
+    int needs = stage->is.waits_for_all ? stage->index : 0;
     if (stage->is.is_early)
-        return mmul_stage_maker(stage, step->operands[0]);
+        return mmul_stage_producer(stage, step->operands[0]);
     for (int i = 0; i < mmul_program_operand_count(step); i++) {
         const int place = mmul_program_step_operand(stage->plan, step, i);
         if (place >= 0 &&
-            stage->plan->places[mmul_program_base(stage->plan, place)].placement.kind ==
+            stage->plan->places[mmul_program_base_place(stage->plan, place)].placement.kind ==
                 MMUL_PLACE_REPLICATE)
-            needs = mmul_larger(needs, mmul_stage_maker(stage, place));
+            needs = mmul_max(needs, mmul_stage_producer(stage, place));
     }
     return needs;
 }
 
-enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *site, int index,
+enum mmul_status mmul_stage_init(struct mmul_stage *stage,
+                                 struct mmul_rank_resources *rank_resources, int index,
                                  const struct mmul_stage_request *request, struct mmul_error *err) {
-    const struct mmul_program_plan *plan = site->values->plan;
+    const struct mmul_program_plan *plan = rank_resources->values->plan;
     const int operation = request->step->operation;
-    *stage = (struct mmul_stage){.site = site,
-                                 .comm = site->context->comm,
+    *stage = (struct mmul_stage){.rank_resources = rank_resources,
+                                 .comm = rank_resources->context->comm,
                                  .plan = plan,
                                  .operation =
                                      operation >= 0 ? &plan->program->operations[operation] : NULL,
@@ -43,9 +44,9 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *sit
                                  .first_early = -1,
                                  .next_early = -1,
                                  .is = *request};
-    stage->node_needs = count_needed_stages(stage);
+    stage->node_wait_count = count_needed_stages(stage);
     stage->sums = mmul_program_sums(plan, request->step);
-    stage->bytes = mmul_sums_bytes(&stage->sums, site->context->comm->node_size);
+    stage->bytes = mmul_sums_bytes(&stage->sums, rank_resources->context->comm->node_size);
     stage->work.a_dtype = stage->work.b_dtype =
         mmul_place_value(plan, request->step->result)->dtype;
     enum mmul_status status = mmul_epilogue_init(stage, request->step, err);
@@ -54,7 +55,7 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *sit
     for (int i = 0; i < mmul_program_result_count(request->step); i++) {
         const int place = mmul_program_step_result(plan, request->step, i);
         if (place >= 0)
-            site->makers[place] = index + 1;
+            rank_resources->producing_stages[place] = index + 1;
     }
     return status;
 }
@@ -65,14 +66,14 @@ void mmul_stage_fini(struct mmul_stage *stage) {
 }
 
 bool mmul_stage_is_done(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
-    const struct mmul_run_progress *progress = stage->site->progress;
+    const struct mmul_run_progress *progress = stage->rank_resources->progress;
     bool done = true;
     for (int i = 0; done && i < stage->comm->node_size; i++)
         done = reach(context, i, &progress->ranks[i].stages_done, stage->index + 1);
     return done;
 }
 
-bool mmul_stage_is_behind(const struct mmul_stage *stages, int index, mmul_reach *reach,
+bool mmul_stage_has_ended(const struct mmul_stage *stages, int index, mmul_reach *reach,
                           void *context) {
     const struct mmul_stage *stage = &stages[index];
     bool behind = stage->is.is_early ? mmul_stage_is_done(stage, reach, context)
@@ -84,8 +85,8 @@ bool mmul_stage_is_behind(const struct mmul_stage *stages, int index, mmul_reach
 
 struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage) {
     struct mmul_worker_options options = stage->work;
-    options.no_fallback = stage->site->options->no_fallback;
-    options.trace = stage->site->trace;
+    options.no_fallback = stage->rank_resources->options->no_fallback;
+    options.trace = stage->rank_resources->trace;
     return options;
 }
 

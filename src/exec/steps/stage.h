@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: MIT
 //
 // Stage of a run: one operation with its private state. A run has its stages in the order of
-// execution, and they share most resources (exec/steps/site.h). Each kind is a row of functions:
+// execution, and they share most resources (exec/steps/rank_resources.h). Each kind is a row of
+// functions:
 //
 // computing (exec/tasks/computing.h): tasks, block by block. For a product with a schedule each
 // operand and the result is in a file of root's, or is a value on the ranks.
 // move (exec/traffic/move.h): a value gets another placement (plan/parts/moves.h).
 #pragma once
 
-#include "comm/shared_window.h"
+#include "comm/shared_memory.h"
+#include "exec/memory/mappings.h"
 #include "exec/memory/progress.h"
 #include "exec/memory/values.h"
-#include "exec/memory/views.h"
 #include "exec/steps/epilogue.h"
 #include "exec/worker/verify.h"
 #include "exec/worker/worker.h"
 #include "plan/program/program_footprint.h"
 
-struct mmul_site;
+struct mmul_rank_resources;
 struct mmul_stage;
 struct mmul_stage_kind;
 struct mmul_product_stage; // exec/steps/product.h
 struct mmul_works;         // exec/tasks/work.h
-struct mmul_search;        // exec/steps/search.h
+struct mmul_fused_topk;    // exec/steps/fused_topk.h
 
 // Places of values (plan/lists/program_plan.h) by role; -1: in a file. spread: of a whole operand
 // that arrives in panels from the ranks that own its rows.
@@ -30,9 +31,9 @@ struct mmul_stage_places {
     int split, whole, c, spread;
 };
 
-// Parts of a stage that other nodes may compute (exec/tasks/lending.h): nothing, lines of files
+// Parts of a stage that other nodes may compute (exec/tasks/node_steal.h): nothing, lines of files
 // that root's node has mapped, or lines of values, which move there and back.
-enum mmul_lends { MMUL_LENDS_NOTHING, MMUL_LENDS_MAPPED, MMUL_LENDS_VALUES };
+enum mmul_steal_scope { MMUL_STEAL_NOTHING, MMUL_STEAL_MAPPED, MMUL_STEAL_VALUES };
 
 struct mmul_stage_request {
     const struct mmul_stage_kind *kind;
@@ -44,10 +45,12 @@ struct mmul_stage_request {
     int index;                            // index of the step in the plan
     // move: number of panels (1: whole); else: panels of its terms, from a move; 0: none
     int panels;
-    int panels_of;  // move stage that delivers these panels; -1: none
-    int due;        // first stage that waits for this one: for its end, or the arrival of a move
-    bool is_early;  // move: other stages compute meanwhile (plan/program/program_early.c)
-    bool after_all; // begins after all ranks of the node have done their part of all earlier stages
+    int panels_stage; // move stage that delivers these panels; -1: none
+    int due;          // first stage that waits for this one: for its end, or the arrival of a move
+    bool is_early;    // move: other stages compute meanwhile (plan/program/program_early_moves.c)
+    bool
+        // begins after all ranks of the node have done their part of all earlier stages
+        waits_for_all;
 };
 
 // Tests or awaits a counter of a node rank or of the traffic (exec/memory/progress.h). Returns true
@@ -99,16 +102,16 @@ struct mmul_stage_kind {
 };
 
 struct mmul_stage {
-    struct mmul_site *site;                 // borrowed
-    const struct mmul_stage *panels_from;   // borrowed: stage is.panels_of; NULL: none
-    const struct mmul_comm *comm;           // borrowed: the site's
-    const struct mmul_program_plan *plan;   // borrowed: that of its values
-    const struct mmul_operation *operation; // borrowed: that of its step; NULL: a move
+    struct mmul_rank_resources *rank_resources; // borrowed
+    const struct mmul_stage *panels_from;       // borrowed: stage is.panels_stage; NULL: none
+    const struct mmul_comm *comm;               // borrowed: the site's
+    const struct mmul_program_plan *plan;       // borrowed: that of its values
+    const struct mmul_operation *operation;     // borrowed: that of its step; NULL: a move
     int index;
     struct mmul_stage_request is;         // request it was made from; borrowed pointers
     struct mmul_product_stage *product;   // owned; NULL: no schedule
     struct mmul_works *works;             // tasks: owned, or the site's for now; NULL: none yet
-    struct mmul_search *search;           // owned: state of its tiles; NULL: not a search
+    struct mmul_fused_topk *search;       // owned: state of its tiles; NULL: not a search
     int64_t bytes;                        // size of `memory`
     char *memory;                         // part of the segment that stages use in turn
     int memory_part;                      // number of that part
@@ -117,10 +120,10 @@ struct mmul_stage {
     struct mmul_verifier verifier;
     struct mmul_epilogue epilogue; // fused operations on its result
     struct mmul_sums sums;         // vectors that its ranks sum (exec/steps/sums.h)
-    enum mmul_lends lends;
-    int memory_needs; // number of stages that must be over before it may use `memory`
+    enum mmul_steal_scope steal_scope;
+    int memory_wait_count; // number of stages that must be over before it may use `memory`
     // the node's ranks must have done their part of this number of stages before it begins
-    int node_needs;
+    int node_wait_count;
     // Early moves that are due when the next stage begins: the first of them, and the one after
     // this. -1: none.
     int first_early, next_early;
@@ -128,11 +131,12 @@ struct mmul_stage {
     bool is_carried;
     bool is_begun; // by the compute thread
     // Operation that searched a row with a NaN for its largest or smallest elements. NULL: none.
-    const struct mmul_operation *_Atomic nan_in;
+    const struct mmul_operation *_Atomic nan_operation;
 };
 
 // Local; an agreement must follow. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *site, int index,
+enum mmul_status mmul_stage_init(struct mmul_stage *stage,
+                                 struct mmul_rank_resources *rank_resources, int index,
                                  const struct mmul_stage_request *request, struct mmul_error *err);
 
 // Local.
@@ -143,14 +147,14 @@ bool mmul_stage_is_done(const struct mmul_stage *stage, mmul_reach *reach, void 
 
 // Returns true if the stage has ended, and so have the early moves that are due when the next stage
 // begins. For an early move: returns true if all ranks of the node have done their part of it.
-bool mmul_stage_is_behind(const struct mmul_stage *stages, int index, mmul_reach *reach,
+bool mmul_stage_has_ended(const struct mmul_stage *stages, int index, mmul_reach *reach,
                           void *context);
 
 struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage);
 
 // Returns the number of stages, from the first on, that must be done before a place is complete. 0:
 // the place was complete before the run.
-int mmul_stage_maker(const struct mmul_stage *stage, int place);
+int mmul_stage_producer(const struct mmul_stage *stage, int place);
 
 // Returns true if a rank has anything to multiply. Without a schedule the answer is that of this
 // rank.

@@ -5,54 +5,56 @@
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/status.h"
-#include "exec/setup/pipeline.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
+#include "exec/threads/compute_thread.h"
 
 bool mmul_stage_is_cancelled(const struct mmul_stage *stage) {
-    return atomic_load(&stage->site->progress->cancelled) != 0;
+    return atomic_load(&stage->rank_resources->progress->cancelled) != 0;
 }
 
 bool mmul_stage_wait(struct mmul_stage *stage, int rank, const _Atomic int64_t *counter,
                      int64_t goal, double *waiting, int64_t pass) {
-    struct mmul_site *site = stage->site;
+    struct mmul_rank_resources *rank_resources = stage->rank_resources;
     if (atomic_load(counter) >= goal)
         return !mmul_stage_is_cancelled(stage);
-    mmul_stopwatch_enter(&site->watch, waiting);
-    double begin = mmul_trace_now(site->trace);
-    bool is_there = mmul_progress_wait(site->progress, rank, counter, goal, &site->waits);
-    mmul_trace_add(site->trace,
-                   waiting == &site->mine.gather_seconds ? MMUL_TRACE_WAIT_RESULTS
-                                                         : MMUL_TRACE_WAIT_OPERANDS,
+    mmul_stopwatch_enter(&rank_resources->watch, waiting);
+    double begin = mmul_trace_now(rank_resources->trace);
+    bool is_there =
+        mmul_progress_wait(rank_resources->progress, rank, counter, goal, &rank_resources->waits);
+    mmul_trace_add(rank_resources->trace,
+                   waiting == &rank_resources->mine.gather_seconds ? MMUL_TRACE_WAIT_RESULTS
+                                                                   : MMUL_TRACE_WAIT_OPERANDS,
                    begin, pass, 0);
-    mmul_stopwatch_enter(&site->watch, &site->mine.compute_seconds);
+    mmul_stopwatch_enter(&rank_resources->watch, &rank_resources->mine.compute_seconds);
     return is_there;
 }
 
 // Returns true if plain loops have replaced a device.
 static bool uses_plain_loops(const struct mmul_stage *stage) {
-    return stage->site->context->replacements > stage->site->watchdog.replacements_before &&
-           mmul_device_is_plain(stage->site->context->device);
+    return stage->rank_resources->context->replacements >
+               stage->rank_resources->watchdog.replacements_before &&
+           mmul_device_is_plain(stage->rank_resources->context->device);
 }
 
 // Records that `done` of `lines` lines are complete. All lines together take `flops`.
 static void note_plain_work(struct mmul_stage *stage, int64_t done, int64_t lines, double flops) {
     bool is_over = done == lines || !uses_plain_loops(stage);
-    atomic_store(&stage->site->findings.plain_done, done);
-    atomic_store(&stage->site->findings.plain_lines, lines);
-    atomic_store(&stage->site->findings.plain_flops, is_over ? 0 : (int64_t)flops);
+    atomic_store(&stage->rank_resources->findings.plain_done, done);
+    atomic_store(&stage->rank_resources->findings.plain_lines, lines);
+    atomic_store(&stage->rank_resources->findings.plain_flops, is_over ? 0 : (int64_t)flops);
 }
 
-enum mmul_status mmul_stage_look(void *context, int64_t done, int64_t total,
-                                 struct mmul_error *err) {
+enum mmul_status mmul_stage_may_recompute(void *context, int64_t done, int64_t total,
+                                          struct mmul_error *err) {
     struct mmul_stage *stage = context;
-    if (done == 0 && !stage->site->findings.was_wrong &&
-        2 * total >= stage->site->findings.check_lines)
-        atomic_fetch_add(&stage->site->findings.blocks_garbled, 1);
-    stage->site->findings.was_wrong = true;
+    if (done == 0 && !stage->rank_resources->findings.was_wrong &&
+        2 * total >= stage->rank_resources->findings.check_lines)
+        atomic_fetch_add(&stage->rank_resources->findings.blocks_garbled, 1);
+    stage->rank_resources->findings.was_wrong = true;
     if (done > 0)
         note_plain_work(stage, done, total,
-                        (double)atomic_load(&stage->site->watchdog.flops) * (double)total /
-                            (double)stage->site->findings.check_lines);
+                        (double)atomic_load(&stage->rank_resources->watchdog.flops) *
+                            (double)total / (double)stage->rank_resources->findings.check_lines);
     if (mmul_stage_is_cancelled(stage))
         return mmul_fail(err, MMUL_ERR_STOPPED, "another failure has ended the run");
     return stage->is.kind->look != NULL ? stage->is.kind->look(stage, err) : MMUL_OK;
@@ -71,12 +73,12 @@ static enum mmul_status multiply_in_parts(struct mmul_stage *stage,
     const double flops = flops_of(product);
     enum mmul_status status = MMUL_OK;
     if (!uses_plain_loops(stage) || flops <= part_flops)
-        return mmul_worker_multiply(&stage->site->worker, product, err);
+        return mmul_worker_multiply(&stage->rank_resources->worker, product, err);
     int64_t rows = (int64_t)((double)product->m * part_flops / flops) + 1;
     for (int64_t begin = 0; status == MMUL_OK && begin < product->m; begin += rows) {
-        int64_t end = mmul_smaller(begin + rows, product->m);
+        int64_t end = mmul_min(begin + rows, product->m);
         const struct mmul_product part = mmul_product_rows(product, begin, end);
-        status = mmul_worker_multiply(&stage->site->worker, &part, err);
+        status = mmul_worker_multiply(&stage->rank_resources->worker, &part, err);
         note_plain_work(stage, end, product->m, flops);
         if (status == MMUL_OK && mmul_stage_is_cancelled(stage))
             status = mmul_fail(err, MMUL_ERR_STOPPED, "another failure has ended the run");
@@ -86,11 +88,12 @@ static enum mmul_status multiply_in_parts(struct mmul_stage *stage,
 
 enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
                                      struct mmul_error *err) {
-    mmul_watchdog_begin(&stage->site->watchdog, flops_of(product));
-    double begin = mmul_trace_now(stage->site->trace);
+    mmul_watchdog_begin(&stage->rank_resources->watchdog, flops_of(product));
+    double begin = mmul_trace_now(stage->rank_resources->trace);
     enum mmul_status status = multiply_in_parts(stage, product, err);
-    mmul_trace_add(stage->site->trace, MMUL_TRACE_MULTIPLY, begin, product->m, product->n);
-    mmul_watchdog_end(&stage->site->watchdog);
+    mmul_trace_add(stage->rank_resources->trace, MMUL_TRACE_MULTIPLY, begin, product->m,
+                   product->n);
+    mmul_watchdog_end(&stage->rank_resources->watchdog);
     return status;
 }
 
@@ -98,30 +101,35 @@ enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_ve
                                   struct mmul_error *err) {
     const struct mmul_product *product = block->product;
     struct mmul_verifier *verifier = &stage->verifier;
-    mmul_watchdog_begin(&stage->site->watchdog, flops_of(product));
-    mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.verify_seconds);
-    stage->site->findings.check_lines = verifier->axis == MMUL_ROWS ? product->n : product->m;
-    stage->site->findings.was_wrong = false;
-    double begin = mmul_trace_now(stage->site->trace);
-    enum mmul_status status = mmul_verifier_check(verifier, &stage->site->worker, block, err);
-    mmul_trace_add(stage->site->trace, MMUL_TRACE_CHECK, begin, product->m, product->n);
-    atomic_fetch_add(&stage->site->findings.blocks_right, !stage->site->findings.was_wrong);
-    mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
-    mmul_watchdog_end(&stage->site->watchdog);
+    mmul_watchdog_begin(&stage->rank_resources->watchdog, flops_of(product));
+    mmul_stopwatch_enter(&stage->rank_resources->watch,
+                         &stage->rank_resources->mine.verify_seconds);
+    stage->rank_resources->findings.check_lines =
+        verifier->axis == MMUL_ROWS ? product->n : product->m;
+    stage->rank_resources->findings.was_wrong = false;
+    double begin = mmul_trace_now(stage->rank_resources->trace);
+    enum mmul_status status =
+        mmul_verifier_check(verifier, &stage->rank_resources->worker, block, err);
+    mmul_trace_add(stage->rank_resources->trace, MMUL_TRACE_CHECK, begin, product->m, product->n);
+    atomic_fetch_add(&stage->rank_resources->findings.blocks_right,
+                     !stage->rank_resources->findings.was_wrong);
+    mmul_stopwatch_enter(&stage->rank_resources->watch,
+                         &stage->rank_resources->mine.compute_seconds);
+    mmul_watchdog_end(&stage->rank_resources->watchdog);
     return status;
 }
 
 int mmul_stage_wait_for_panel(struct mmul_stage *stage, int done) {
     const _Atomic int64_t *arrived = &stage->panels_from->progress->has_arrived;
-    if (!mmul_stage_wait(stage, MMUL_TRAFFIC, arrived, done + 1, &stage->site->mine.scatter_seconds,
-                         done))
+    if (!mmul_stage_wait(stage, MMUL_TRAFFIC, arrived, done + 1,
+                         &stage->rank_resources->mine.scatter_seconds, done))
         return -1;
     return (int)atomic_load(arrived);
 }
 
 bool mmul_stage_wait_for_sums(struct mmul_stage *stage, int round) {
-    return mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->sums_made, round + 1,
-                           &stage->site->mine.scatter_seconds, -1);
+    return mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->sums_finished, round + 1,
+                           &stage->rank_resources->mine.scatter_seconds, -1);
 }
 
 enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
@@ -133,9 +141,10 @@ enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
         .panel_units_max = need->panel_units,
         .k_max = need->k,
         .piece_count = 1,
-        .saved_count = need->saved,
+        .cached_count = need->saved,
         .seed = seed,
-        .watch = {mmul_stage_look, stage},
-        .parallel = {stage->site->context->fallback_threads, mmul_pipeline_share}};
-    return mmul_verifier_init(&stage->verifier, &stage->site->verifier_room, &request, err);
+        .watch = {mmul_stage_may_recompute, stage},
+        .parallel = {stage->rank_resources->context->fallback_threads, mmul_helper_threads_run}};
+    return mmul_verifier_init(&stage->verifier, &stage->rank_resources->verifier_room, &request,
+                              err);
 }

@@ -37,5 +37,5 @@ bool mmul_stage_wait_for_sums(struct mmul_stage *stage, int round);
 // Implements `look` of the stage's verifier (verify.h), with the stage as `context`. Impossible
 // numbers are blamed on a device only if the inputs are unchanged. A cancelled run does not compute
 // them again (MMUL_ERR_STOPPED).
-enum mmul_status mmul_stage_look(void *context, int64_t done, int64_t total,
-                                 struct mmul_error *err);
+enum mmul_status mmul_stage_may_recompute(void *context, int64_t done, int64_t total,
+                                          struct mmul_error *err);

@@ -8,7 +8,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 #include "exec/steps/stage_work.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
@@ -24,7 +24,7 @@ static double *vector_of(const struct mmul_stage *stage, int node_rank) {
            node_rank * find_round_begin(stage, stage->sums.rounds);
 }
 
-double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
+double *mmul_sums_own_vector(const struct mmul_stage *stage, int round) {
     int64_t begin = find_round_begin(stage, round);
     double *mine = vector_of(stage, stage->comm->node_rank) + begin;
     memset(mine, 0, (size_t)(stage->sums.ends[round] - begin) * sizeof *mine);
@@ -32,8 +32,8 @@ double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
 }
 
 static void publish_given(const struct mmul_stage *stage, int round) {
-    mmul_progress_raise(stage->site->progress, stage->comm->node_rank,
-                        &stage->progress->ranks[stage->comm->node_rank].sums_given, round + 1,
+    mmul_progress_raise(stage->rank_resources->progress, stage->comm->node_rank,
+                        &stage->progress->ranks[stage->comm->node_rank].sums_contributed, round + 1,
                         stage->index + 1);
 }
 
@@ -59,15 +59,15 @@ enum mmul_status mmul_sums_check(struct mmul_stage *stage, const struct mmul_sum
 
 // ------------------------------------------------------------------------------------ the leader's
 
-bool mmul_sums_are_over(const struct mmul_stage *stage) {
-    return atomic_load(&stage->progress->sums_made) >= stage->sums.rounds;
+bool mmul_sums_are_complete(const struct mmul_stage *stage) {
+    return atomic_load(&stage->progress->sums_finished) >= stage->sums.rounds;
 }
 
-bool mmul_sums_are_given(const struct mmul_stage *stage, int round) {
+bool mmul_sums_are_contributed(const struct mmul_stage *stage, int round) {
     bool given = true;
     for (int i = 0; i < stage->comm->node_size; i++)
-        given = given && atomic_load(&stage->progress->ranks[i].sums_given) > round;
-    return given || mmul_failure_is_void(&stage->site->failure);
+        given = given && atomic_load(&stage->progress->ranks[i].sums_contributed) > round;
+    return given || mmul_failure_is_void(&stage->rank_resources->failure);
 }
 
 static void add_node(const struct mmul_stage *stage, int64_t begin, int64_t end) {
@@ -80,21 +80,21 @@ static void add_node(const struct mmul_stage *stage, int64_t begin, int64_t end)
 }
 
 bool mmul_sums_advance(struct mmul_sums_traffic *t, struct mmul_stage *stage) {
-    const struct mmul_peers *leaders = &stage->site->transport.leaders;
-    int round = (int)atomic_load(&stage->progress->sums_made);
+    const struct mmul_peers *leaders = &stage->rank_resources->transport.leaders;
+    int round = (int)atomic_load(&stage->progress->sums_finished);
     if (t->is_under_way && !mmul_sum_is_over(leaders, &t->sum))
         return false;
-    if (!t->is_under_way && !mmul_sums_are_given(stage, round))
+    if (!t->is_under_way && !mmul_sums_are_contributed(stage, round))
         return false;
     t->begin = t->is_under_way ? t->begin + COUNT_MOST : find_round_begin(stage, round);
-    int64_t end = mmul_smaller(t->begin + COUNT_MOST, stage->sums.ends[round]);
+    int64_t end = mmul_min(t->begin + COUNT_MOST, stage->sums.ends[round]);
     t->is_under_way = t->begin < end;
     if (t->is_under_way) {
         add_node(stage, t->begin, end);
         mmul_sum_begin(leaders, vector_of(stage, 0) + t->begin, end - t->begin, &t->sum);
     } else {
-        mmul_progress_raise(stage->site->progress, MMUL_TRAFFIC, &stage->progress->sums_made,
-                            round + 1, 0);
+        mmul_progress_raise(stage->rank_resources->progress, MMUL_TRAFFIC,
+                            &stage->progress->sums_finished, round + 1, 0);
     }
     return true;
 }
@@ -109,9 +109,9 @@ struct lines {
 };
 
 static struct lines describe_lines(const struct mmul_stage *stage) {
-    const struct mmul_values *values = stage->site->values;
+    const struct mmul_values *values = stage->rank_resources->values;
     struct lines l = {.values = values,
-                      .move = mmul_program_plan_move(values->plan, stage->is.step)};
+                      .move = mmul_program_step_move(values->plan, stage->is.step)};
     l.sums = mmul_program_sum_lines(&l.move);
     return l;
 }
@@ -146,7 +146,7 @@ static void add_lines(const struct lines *l, const struct mmul_view *view, struc
     for (int64_t i = r.row_begin; i < r.row_end; i++) {
         double x[RUN], sum[LANES] = {0}, size[LANES] = {0};
         for (int64_t j = r.col_begin, n; j < r.col_end; j += n) {
-            n = mmul_smaller(RUN, r.col_end - j);
+            n = mmul_min(RUN, r.col_end - j);
             read_run(view, i, j, n, x);
             for (int64_t e = 0; l->sums.by_cols && e < n; e++) {
                 sums[j + e] += x[e];
@@ -176,9 +176,9 @@ static struct mmul_part_range find_result_part(const struct lines *l, int rank) 
                   : (struct mmul_part_range){0};
 }
 
-void mmul_carried_sums_give(struct mmul_stage *stage) {
+void mmul_move_sums_contribute(struct mmul_stage *stage) {
     const struct lines l = describe_lines(stage);
-    double *mine = mmul_sums_mine(stage, 0);
+    double *mine = mmul_sums_own_vector(stage, 0);
     for (int rank = 0; rank < l.move.size; rank++) {
         const struct mmul_part_range part = find_result_part(&l, rank);
         for (int64_t t = part.matrix_begin; t < part.matrix_end; t++) {
@@ -204,11 +204,12 @@ static enum mmul_status fail_line(const struct mmul_stage *stage, const struct l
     return MMUL_ERR_WRONG;
 }
 
-enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_error *err) {
+enum mmul_status mmul_move_sums_check(struct mmul_stage *stage, struct mmul_error *err) {
     const struct lines l = describe_lines(stage);
     const double *sums = wait_for_round(stage, 0);
-    if (sums == NULL || !mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->has_arrived,
-                                         stage->is.panels, &stage->site->mine.scatter_seconds, -1))
+    if (sums == NULL ||
+        !mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->has_arrived, stage->is.panels,
+                         &stage->rank_resources->mine.scatter_seconds, -1))
         return MMUL_OK; // another failure has ended the run
     const int rank = l.values->rank;
     const struct mmul_part_range part =
@@ -226,20 +227,20 @@ enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_e
         add_lines(&l, &view, r, found, found + l.sums.length);
         stage->verifier.lines_checked += end - begin;
         for (int64_t i = begin; status == MMUL_OK && i < end; i++)
-            if (!mmul_carried_sum_is_right(found[i], expected[i], expected[l.sums.count + i],
-                                           l.move.size, view.dtype, terms))
+            if (!mmul_move_sum_is_right(found[i], expected[i], expected[l.sums.count + i],
+                                        l.move.size, view.dtype, terms))
                 status = fail_line(stage, &l, t, i, err);
     }
     mmul_free(found);
-    mmul_progress_raise(stage->site->progress, stage->comm->node_rank,
-                        &stage->progress->ranks[stage->comm->node_rank].sums_read, 1,
+    mmul_progress_raise(stage->rank_resources->progress, stage->comm->node_rank,
+                        &stage->progress->ranks[stage->comm->node_rank].checksums_compared, 1,
                         stage->is.due + 1);
     return status;
 }
 
-bool mmul_carried_sums_are_read(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
+bool mmul_move_sums_are_checked(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     bool read = true;
     for (int i = 0; read && i < stage->comm->node_size; i++)
-        read = reach(context, i, &stage->progress->ranks[i].sums_read, 1);
+        read = reach(context, i, &stage->progress->ranks[i].checksums_compared, 1);
     return read;
 }

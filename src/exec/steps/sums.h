@@ -11,7 +11,7 @@
 // rounds and vectors are sized in plan/program/program_footprint.c; plan/cost/program_cost.c has
 // the cost. Checks on one rank are in exec/worker/verify.c (products) and exec/steps/map_check.c
 // (other operations); plan/lists/footprint.h sizes their memory. Tolerances: model/check.c for
-// products, `accuracy` in model/operation.c for other operations, mmul_carried_sum_is_right here
+// products, `accuracy` in model/operation.c for other operations, mmul_move_sum_is_right here
 // for sums of summands.
 
 #include <math.h>
@@ -21,7 +21,7 @@
 
 // Returns this rank's vector for a round, filled with zeros, on the compute thread. Not allowed for
 // a round that was given already.
-double *mmul_sums_mine(const struct mmul_stage *stage, int round);
+double *mmul_sums_own_vector(const struct mmul_stage *stage, int round);
 
 // Check by contributions of all ranks. Wrong results are made again if possible.
 struct mmul_sums_check {
@@ -46,10 +46,10 @@ struct mmul_sums_traffic {
 
 // Advances the exchange without waiting. Returns true if anything happened.
 bool mmul_sums_advance(struct mmul_sums_traffic *t, struct mmul_stage *stage);
-bool mmul_sums_are_over(const struct mmul_stage *stage);
+bool mmul_sums_are_complete(const struct mmul_stage *stage);
 
 // Returns true if all ranks of the node have given their part of a round, or the run has failed.
-bool mmul_sums_are_given(const struct mmul_stage *stage, int round);
+bool mmul_sums_are_contributed(const struct mmul_stage *stage, int round);
 
 // Check of summands that a move adds up. Every rank sums the lines of its own summand in double.
 // These sums are added over all ranks beside the move, and the holders of the result compare its
@@ -63,8 +63,8 @@ bool mmul_sums_are_given(const struct mmul_stage *stage, int round);
 // covers these sums themselves. With doubles (u = 2^-53) these sums, of `terms` elements each, are
 // as inexact as the checked data, and count twice. Lines with NaN or Inf, or that may overflow, are
 // not judged.
-static inline bool mmul_carried_sum_is_right(double found, double expected, double size,
-                                             int summands, enum mmul_dtype dtype, int64_t terms) {
+static inline bool mmul_move_sum_is_right(double found, double expected, double size, int summands,
+                                          enum mmul_dtype dtype, int64_t terms) {
     const bool is_double = dtype == MMUL_F64;
     const double largest = is_double ? 0x1.FFFFFFFFFFFFFp1023 : 0x1.FFFFFEp127;
     const double most = is_double ? (summands + 2.0 * (double)terms) * 0x1p-53 : summands * 0x1p-24;
@@ -72,11 +72,11 @@ static inline bool mmul_carried_sum_is_right(double found, double expected, doub
 }
 
 // Gives the sums of this rank's summand once it is complete, on the compute thread.
-void mmul_carried_sums_give(struct mmul_stage *stage);
+void mmul_move_sums_contribute(struct mmul_stage *stage);
 
 // Waits until the move has arrived, and checks this rank's part, on the compute thread. Fails with
 // MMUL_ERR_WRONG.
-enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_error *err);
+enum mmul_status mmul_move_sums_check(struct mmul_stage *stage, struct mmul_error *err);
 
 // Returns true if all ranks of the node have checked their part.
-bool mmul_carried_sums_are_read(const struct mmul_stage *stage, mmul_reach *reach, void *context);
+bool mmul_move_sums_are_checked(const struct mmul_stage *stage, mmul_reach *reach, void *context);

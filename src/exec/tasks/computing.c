@@ -8,11 +8,11 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/steps/block.h"
+#include "exec/steps/fused_topk.h"
 #include "exec/steps/grid_check.h"
-#include "exec/steps/maps.h"
+#include "exec/steps/map_blocks.h"
 #include "exec/steps/product.h"
-#include "exec/steps/search.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 #include "exec/steps/stage_work.h"
 #include "exec/tasks/work.h"
 #include "exec/tasks/write_back.h"
@@ -22,29 +22,29 @@
 // -------------------------------------------------------------------------------------- products
 
 static bool is_mine(const struct mmul_stage *stage) {
-    return stage->works->at_hand.owner == stage->comm->node_rank;
+    return stage->works->current_work.owner == stage->comm->node_rank;
 }
 
 // True if the terms of this task complete its block of C.
 static bool has_all_terms(const struct mmul_stage *stage) {
     const int rank = stage->comm->node_rank;
-    return stage->works->at_hand.end == stage->works->tasks[rank].terms;
+    return stage->works->current_work.end == stage->works->tasks[rank].terms;
 }
 
 // Checks a block. The check does not count wrong lines against this rank's device if another rank's
 // device has added some of the terms.
 static enum mmul_status check_block(struct mmul_stage *stage, const struct mmul_product *product,
                                     const char *place, struct mmul_error *err) {
-    const struct mmul_work *work = &stage->works->at_hand;
+    const struct mmul_work *work = &stage->works->current_work;
     const int64_t recomputed = stage->verifier.blocks_recomputed;
     bool excused = work->begin > 0 && !is_mine(stage);
-    stage->verifier.is_excused = excused;
+    stage->verifier.errors_may_be_foreign = excused;
     if (stage->product == NULL) // C's memory may now be read transposed
-        mmul_verifier_forget(&stage->verifier);
+        mmul_verifier_invalidate(&stage->verifier);
     const struct mmul_verifier_block all = {.product = product, .place = place};
     enum mmul_status status = mmul_stage_check(stage, &all, err);
     if (excused && stage->verifier.blocks_recomputed > recomputed)
-        mmul_context_warn(stage->site->context,
+        mmul_context_warn(stage->rank_resources->context,
                           "%s were wrong as rank %d had begun them: computed again", place,
                           work->rank);
     return status;
@@ -56,58 +56,63 @@ static enum mmul_status check_block(struct mmul_stage *stage, const struct mmul_
 // starts again from term 0.
 static enum mmul_status multiply_terms(struct mmul_stage *stage, const struct mmul_product *product,
                                        const char *place, struct mmul_error *err) {
-    const struct mmul_work *work = &stage->works->at_hand;
-    const int64_t replaced = stage->site->worker.fallback_products;
-    const int64_t begin = stage->works->is_again ? 0 : work->begin,
+    const struct mmul_work *work = &stage->works->current_work;
+    const int64_t replaced = stage->rank_resources->worker.fallback_products;
+    const int64_t begin = stage->works->is_restarted ? 0 : work->begin,
                   end = has_all_terms(stage) ? product->k : work->end;
     const bool checks = stage->sums.rounds == 0;
     struct mmul_product terms = mmul_product_terms(product, begin, end);
-    stage->site->worker.beside_bytes = is_mine(stage) && checks && terms.k == product->k
-                                           ? mmul_epilogue_takes(stage, product->m, product->n)
-                                           : 0;
+    stage->rank_resources->worker.extra_device_bytes =
+        is_mine(stage) && checks && terms.k == product->k
+            ? mmul_epilogue_bytes_on_device(stage, product->m, product->n)
+            : 0;
     enum mmul_status status = mmul_stage_multiply(stage, &terms, err);
-    stage->site->worker.beside_bytes = 0;
-    if (status == MMUL_OK && begin > 0 && stage->site->worker.fallback_products != replaced) {
+    stage->rank_resources->worker.extra_device_bytes = 0;
+    if (status == MMUL_OK && begin > 0 &&
+        stage->rank_resources->worker.fallback_products != replaced) {
         terms = mmul_product_terms(product, 0, end);
         status = mmul_stage_multiply(stage, &terms, err);
     }
-    if (status != MMUL_OK || !has_all_terms(stage) || stage->site->options->no_verify || !checks)
+    if (status != MMUL_OK || !has_all_terms(stage) || stage->rank_resources->options->no_verify ||
+        !checks)
         return status;
     return check_block(stage, product, place, err);
 }
 
 // Multiplies a block, then applies the fused operations to it.
-static enum mmul_status multiply_block(struct mmul_stage *stage, const struct mmul_part *part,
+static enum mmul_status multiply_block(struct mmul_stage *stage,
+                                       const struct mmul_block_owner *part,
                                        const struct mmul_block *block, struct mmul_error *err) {
-    const struct mmul_work *work = &stage->works->at_hand;
+    const struct mmul_work *work = &stage->works->current_work;
     const struct mmul_product product = mmul_block_product(stage, part, block);
     char place[MMUL_BLOCK_NAME_BYTES];
     enum mmul_status status;
     mmul_block_name(stage, block->at, place);
     do {
-        stage->site->worker.is_to_repeat = false;
+        stage->rank_resources->worker.must_repeat_product = false;
         status = multiply_terms(stage, &product, place, err);
         if (status != MMUL_OK || !has_all_terms(stage) || !is_mine(stage))
             continue;
-        mmul_write_back_tell(stage, &work->task, block->at);
-        status = mmul_epilogue_make_part(stage, block->at, err);
-    } while (status == MMUL_ERR_STOPPED && stage->site->worker.is_to_repeat);
-    mmul_worker_release(&stage->site->worker, NULL);
+        mmul_write_back_publish_rows(stage, &work->task, block->at);
+        status = mmul_epilogue_apply_part(stage, block->at, err);
+    } while (status == MMUL_ERR_STOPPED && stage->rank_resources->worker.must_repeat_product);
+    mmul_worker_release_absent(&stage->rank_resources->worker, NULL);
     return status;
 }
 
 // Splits the block into slices of rows if finished rows are written back to the disk.
-static enum mmul_status multiply_in_slices(struct mmul_stage *stage, const struct mmul_part *part,
+static enum mmul_status multiply_in_slices(struct mmul_stage *stage,
+                                           const struct mmul_block_owner *part,
                                            const struct mmul_block *block, struct mmul_error *err) {
     const struct mmul_region all = block->at;
-    int64_t slice = mmul_write_back_slice(stage);
+    int64_t slice = mmul_write_back_slice_rows(stage);
     enum mmul_status status = MMUL_OK;
     if (slice == 0 || all.row_end - all.row_begin < 2 * slice)
         slice = all.row_end - all.row_begin;
     for (int64_t row = all.row_begin; status == MMUL_OK && row < all.row_end; row += slice) {
         struct mmul_block some = *block;
         some.at.row_begin = row;
-        some.at.row_end = mmul_smaller(row + slice, all.row_end);
+        some.at.row_end = mmul_min(row + slice, all.row_end);
         some.line += row - all.row_begin;
         status = multiply_block(stage, part, &some, err);
     }
@@ -118,40 +123,40 @@ static enum mmul_status multiply_in_slices(struct mmul_stage *stage, const struc
 
 // Returns an iterator over the blocks of the current work.
 static struct mmul_block_walk walk_current_blocks(const struct mmul_stage *stage) {
-    const struct mmul_work *work = &stage->works->at_hand;
+    const struct mmul_work *work = &stage->works->current_work;
     struct mmul_tasks tasks = stage->works->tasks[stage->comm->node_rank];
     tasks.rank = work->rank;
     return mmul_task_blocks(&tasks, &work->task,
                             (struct mmul_range){work->line_begin, work->line_end});
 }
 
-static enum mmul_status make_blocks(struct mmul_stage *stage, const struct mmul_part *part,
+static enum mmul_status make_blocks(struct mmul_stage *stage, const struct mmul_block_owner *part,
                                     struct mmul_error *err) {
     struct mmul_block_walk walk = walk_current_blocks(stage);
     struct mmul_block block;
     enum mmul_status status = MMUL_OK;
-    while (status == MMUL_OK && !mmul_failure_is_void(&stage->site->failure) &&
+    while (status == MMUL_OK && !mmul_failure_is_void(&stage->rank_resources->failure) &&
            mmul_blocks_next(&walk, &block)) {
         if (mmul_region_count(block.at) == 0)
             continue;
         if (stage->operation->kind == MMUL_MATMUL)
             status = multiply_in_slices(stage, part, &block, err);
-        else if (stage->operation->kind == MMUL_SEARCH)
-            status = mmul_search_make(stage, part, &block, err);
+        else if (stage->operation->kind == MMUL_FUSED_TOPK)
+            status = mmul_fused_topk_make_block(stage, part, &block, err);
         else
-            status =
-                mmul_maps_make(stage, part, &block, 1 + mmul_blocks_skip_alike(&walk, &block), err);
+            status = mmul_map_make_block(stage, part, &block,
+                                         1 + mmul_blocks_skip_alike(&walk, &block), err);
     }
     return status;
 }
 
 // Adds these terms to every block.
-static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_part *part,
+static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_block_owner *part,
                                   struct mmul_panel terms, bool first, struct mmul_error *err) {
     struct mmul_block_walk walk = walk_current_blocks(stage);
     struct mmul_block block;
     enum mmul_status status = MMUL_OK;
-    mmul_worker_forget(&stage->site->worker);
+    mmul_worker_invalidate_operands(&stage->rank_resources->worker);
     while (status == MMUL_OK && mmul_blocks_next(&walk, &block)) {
         if (mmul_region_count(block.at) == 0)
             continue;
@@ -169,8 +174,9 @@ static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_pa
 // Returns the union of the consecutive panels in [*done, here), and advances *done past them.
 static struct mmul_panel merge_arrived_panels(const struct mmul_stage *stage, int here, int *done) {
     const int panels = stage->is.panels;
-    const int first = mmul_program_plan_first_panel(stage->plan, stage->site->values->node, panels);
-    const int64_t k = stage->works->at_hand.end;
+    const int first =
+        mmul_program_plan_first_panel(stage->plan, stage->rank_resources->values->node, panels);
+    const int64_t k = stage->works->current_work.end;
     struct mmul_panel terms = mmul_move_panel(k, panels, first, (*done)++);
     while (*done < here) {
         const struct mmul_panel next = mmul_move_panel(k, panels, first, *done);
@@ -184,19 +190,20 @@ static struct mmul_panel merge_arrived_panels(const struct mmul_stage *stage, in
 
 // Multiplies the panels that have arrived while the others are in flight. If a device is replaced
 // in between, all panels start again: C may hold a part of the last terms.
-static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mmul_part *part,
+static enum mmul_status make_in_panels(struct mmul_stage *stage,
+                                       const struct mmul_block_owner *part,
                                        struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     int done = 0;
     while (status == MMUL_OK && done < stage->is.panels) {
-        const int64_t replaced = stage->site->worker.fallback_products;
+        const int64_t replaced = stage->rank_resources->worker.fallback_products;
         const bool first = done == 0;
         int here = mmul_stage_wait_for_panel(stage, done);
         if (here < 0)
             return MMUL_OK; // another failure has ended the run
         const struct mmul_panel terms = merge_arrived_panels(stage, here, &done);
         status = add_terms(stage, part, terms, first, err);
-        if (!first && stage->site->worker.fallback_products != replaced)
+        if (!first && stage->rank_resources->worker.fallback_products != replaced)
             done = 0;
     }
     return status;
@@ -206,9 +213,9 @@ static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mm
 
 // Waits until the pieces and the panel have arrived and the slot for C is free.
 static bool wait_for_inputs(struct mmul_stage *stage, struct mmul_pass pass) {
-    struct mmul_report_rank *mine = &stage->site->mine;
+    struct mmul_report_rank *mine = &stage->rank_resources->mine;
     struct mmul_need needs[MMUL_NEEDS];
-    const int count = mmul_works_needs(stage, pass, needs);
+    const int count = mmul_works_list_needs(stage, pass, needs);
     bool ready = true;
     for (int i = 0; ready && i < count; i++)
         ready = mmul_stage_wait(
@@ -222,23 +229,25 @@ static enum mmul_status compute_tasks(struct mmul_stage *stage, bool (*next)(str
                                       struct mmul_error *err) {
     struct mmul_works *works = stage->works;
     enum mmul_status status = MMUL_OK;
-    works->is_again = works->is_under_way;
+    works->is_restarted = works->is_under_way;
     while (works->is_under_way || (works->is_under_way = next(stage))) {
-        mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
+        mmul_stopwatch_enter(&stage->rank_resources->watch,
+                             &stage->rank_resources->mine.compute_seconds);
         if (mmul_stage_is_cancelled(stage) ||
-            (is_mine(stage) && !wait_for_inputs(stage, works->at_hand.task.pass)))
+            (is_mine(stage) && !wait_for_inputs(stage, works->current_work.task.pass)))
             break;
-        mmul_works_begin(stage);
-        const struct mmul_pass pass = works->at_hand.task.pass;
-        struct mmul_part part = mmul_block_part(stage, works->at_hand.rank, pass);
-        part.brought = works->at_hand.brought;
+        mmul_works_begin_current(stage);
+        const struct mmul_pass pass = works->current_work.task.pass;
+        struct mmul_block_owner part =
+            mmul_block_owner_in_pass(stage, works->current_work.rank, pass);
+        part.brought = works->current_work.brought;
         mmul_product_forget_buffers(stage, pass);
         status = stage->is.panels > 0 ? make_in_panels(stage, &part, err)
                                       : make_blocks(stage, &part, err);
         if (status != MMUL_OK)
             break;
-        mmul_works_end(stage);
-        works->is_under_way = works->is_again = false;
+        mmul_works_end_current(stage);
+        works->is_under_way = works->is_restarted = false;
     }
     return status;
 }
@@ -247,7 +256,7 @@ static enum mmul_status compute_tasks(struct mmul_stage *stage, bool (*next)(str
 static void clear_summand(const struct mmul_stage *stage) {
     if (!mmul_step_makes_summands(stage->plan, stage->is.step))
         return;
-    const struct mmul_part part = mmul_block_own(stage);
+    const struct mmul_block_owner part = mmul_block_owner_self(stage);
     const struct mmul_block_walk walk = mmul_step_blocks(stage->plan, stage->is.step, part.rank);
     const int64_t matrices =
         mmul_shape_matrices(mmul_program_shape(stage->plan->program, stage->operation));
@@ -261,21 +270,22 @@ static void clear_summand(const struct mmul_stage *stage) {
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
     const int rank = stage->comm->node_rank;
     enum mmul_status status = MMUL_OK;
-    if (!mmul_epilogue_is_all(stage)) {
+    if (!mmul_epilogue_is_whole_stage(stage)) {
         clear_summand(stage);
-        status = compute_tasks(stage, mmul_works_next, err); // own tasks first, then stolen lines
+        status =
+            compute_tasks(stage, mmul_works_select_next, err); // own tasks first, then stolen lines
         if (status != MMUL_OK ||
             !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].passes_done,
                              stage->works->passes, NULL, -1))
             return status; // ... or another failure has ended the run
     }
     if (stage->search != NULL)
-        mmul_search_release(stage->search);
-    if (stage->sums.rounds > 0 && !mmul_failure_is_void(&stage->site->failure))
+        mmul_fused_topk_release(stage->search);
+    if (stage->sums.rounds > 0 && !mmul_failure_is_void(&stage->rank_resources->failure))
         status = mmul_grid_check(stage, err);
     if (status == MMUL_OK)
-        status = mmul_epilogue_make(stage, err);
-    mmul_worker_release(&stage->site->worker, NULL);
+        status = mmul_epilogue_apply(stage, err);
+    mmul_worker_release_absent(&stage->rank_resources->worker, NULL);
     return status;
 }
 
@@ -284,10 +294,12 @@ static enum mmul_status help(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_worker_options options = mmul_stage_worker_options(stage);
     if (stage->works == NULL || !stage->works->is_shared)
         return MMUL_OK;
-    enum mmul_status status = mmul_worker_turn(&stage->site->worker, &options, err);
+    enum mmul_status status =
+        mmul_worker_reconfigure(&stage->rank_resources->worker, &options, err);
     if (status == MMUL_OK)
-        status = compute_tasks(stage, mmul_works_help, err);
-    mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
+        status = compute_tasks(stage, mmul_works_steal, err);
+    mmul_stopwatch_enter(&stage->rank_resources->watch,
+                         &stage->rank_resources->mine.compute_seconds);
     return status;
 }
 
@@ -296,13 +308,13 @@ static enum mmul_status help(struct mmul_stage *stage, struct mmul_error *err) {
 static enum mmul_status choose_tile(const struct mmul_stage *stage, struct mmul_block_sizes sizes,
                                     struct mmul_tile *tile, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->comm;
-    const struct mmul_rank_info *info = &stage->site->context->cluster->ranks[comm->rank];
+    const struct mmul_rank_info *info = &stage->rank_resources->context->cluster->ranks[comm->rank];
     const size_t each =
         mmul_dtype_bytes(stage->plan->program->values[stage->operation->result].dtype);
     const struct mmul_tile_request request = {
         .m = sizes.m,
         .n = sizes.n,
-        .k = mmul_larger(sizes.k, 1),
+        .k = mmul_max(sizes.k, 1),
         .a_bytes_each = each,
         .b_bytes_each = each,
         .host_memory = info->host_memory,
@@ -326,8 +338,8 @@ static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *e
         status = mmul_grid_check_init(stage, err);
     if (status != MMUL_OK || sizes.m == 0)
         return status;
-    if (stage->operation->kind == MMUL_SEARCH)
-        status = mmul_search_init(stage, sizes.m, err);
+    if (stage->operation->kind == MMUL_FUSED_TOPK)
+        status = mmul_fused_topk_init(stage, sizes.m, err);
     return status == MMUL_OK ? choose_tile(stage, sizes, &stage->work.tile, err) : status;
 }
 
@@ -338,11 +350,12 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
         stage->is.schedule != NULL ? mmul_product_init(stage, err) : init_step(stage, err);
     if (status != MMUL_OK || need.piece_units == 0)
         return status;
-    return mmul_stage_create_verifier(stage, &need, stage->site->options->verify_seed, err);
+    return mmul_stage_create_verifier(stage, &need, stage->rank_resources->options->verify_seed,
+                                      err);
 }
 
 static void fini(struct mmul_stage *stage) {
-    mmul_search_fini(stage);
+    mmul_fused_topk_fini(stage);
     mmul_works_fini(stage);
     mmul_product_fini(stage);
 }
@@ -365,7 +378,7 @@ static bool is_over(const struct mmul_stage *stage, mmul_reach *reach, void *con
     if (stage->product != NULL && stage->epilogue.step == NULL)
         return true;
     return mmul_stage_is_done(stage, reach, context) &&
-           reach(context, MMUL_TRAFFIC, &stage->progress->sums_made, stage->sums.rounds);
+           reach(context, MMUL_TRAFFIC, &stage->progress->sums_finished, stage->sums.rounds);
 }
 
 static bool has_reached(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
@@ -382,20 +395,20 @@ static bool has_left(const struct mmul_stage *stage) {
 static bool note_computed(struct mmul_stage *stage) {
     const bool computed = stage->product == NULL || is_computed(stage, has_reached, NULL);
     if (stage->comm->rank == 0)
-        mmul_product_count_mapped(stage);
+        mmul_product_count_mapped_bytes(stage);
     return computed;
 }
 
 const struct mmul_stage_kind mmul_computing_kind = {.init = init,
-                                                    .open = mmul_product_open,
+                                                    .open = mmul_product_map_files,
                                                     .prepare = mmul_works_init,
-                                                    .begin = mmul_works_enter,
+                                                    .begin = mmul_works_start_stage,
                                                     .compute = compute,
                                                     .help = help,
-                                                    .abandon = mmul_search_abandon,
+                                                    .abandon = mmul_fused_topk_abandon,
                                                     .is_over = is_over,
                                                     .note_computed = note_computed,
                                                     .has_left = has_left,
-                                                    .look = mmul_product_look,
-                                                    .check = mmul_product_check,
+                                                    .look = mmul_product_check_inputs,
+                                                    .check = mmul_product_check_files,
                                                     .fini = fini};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Selects the next work from the own block and from other ranks, and publishes progress. Computes
-// nothing. exec/memory/claims.c decides how many lines are worth stealing.
+// nothing. exec/memory/stealing.c decides how many lines are worth stealing.
 #include "exec/tasks/work.h"
 
 #include <math.h>
@@ -9,8 +9,8 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "exec/steps/product.h"
-#include "exec/steps/site.h"
-#include "exec/tasks/loans.h"
+#include "exec/steps/rank_resources.h"
+#include "exec/tasks/steals.h"
 #include "exec/tasks/write_back.h"
 #include "model/matrix.h"
 
@@ -46,23 +46,23 @@ static bool adds_slices(const struct mmul_stage *stage) {
 }
 
 static int64_t slice_terms(const struct mmul_tasks *tasks, int64_t count) {
-    return count > 0 ? mmul_tasks_terms(tasks, count - 1) : 0;
+    return count > 0 ? mmul_tasks_terms_end(tasks, count - 1) : 0;
 }
 
 // Returns the weight, in elements, of a line without its first `there` terms. The weights of the
 // parts of a line add up to its width.
 static int64_t line_weight(const struct mmul_stage *stage, int64_t width, int64_t there) {
-    int64_t k = mmul_larger(1, own_tasks(stage)->terms);
+    int64_t k = mmul_max(1, own_tasks(stage)->terms);
     return width - (int64_t)((double)width * ((double)there / (double)k));
 }
 
 // Describes lines of a task with `full` lines. The first `there` terms of these lines are in C
 // already.
-static struct mmul_rest remaining_lines(const struct mmul_stage *stage,
-                                        const struct mmul_task *task, int64_t lines, int64_t full,
-                                        int64_t there) {
-    return (struct mmul_rest){lines, full,
-                              (double)line_weight(stage, task->end - task->begin, there)};
+static struct mmul_remaining_lines remaining_lines(const struct mmul_stage *stage,
+                                                   const struct mmul_task *task, int64_t lines,
+                                                   int64_t full, int64_t there) {
+    return (struct mmul_remaining_lines){
+        lines, full, (double)line_weight(stage, task->end - task->begin, there)};
 }
 
 // Returns the work for `count` positions from `position` on, with the terms from `there` on.
@@ -84,18 +84,18 @@ static struct mmul_work make_work(const struct mmul_stage *stage, int owner,
 
 // Returns the rate of a product before anything is measured: from the device's flops.
 static double predict_rate(const struct mmul_stage *stage) {
-    const struct mmul_context *context = stage->site->context;
+    const struct mmul_context *context = stage->rank_resources->context;
     const struct mmul_program_plan *plan = stage->plan;
     const enum mmul_dtype dtype = mmul_place_value(plan, stage->is.step->made)->dtype;
     return mmul_rank_flops(&context->cluster->ranks[context->comm->rank], dtype) /
-           (2.0 * (double)mmul_larger(1, own_tasks(stage)->terms));
+           (2.0 * (double)mmul_max(1, own_tasks(stage)->terms));
 }
 
 // Returns the list of a rank of this node.
 static struct mmul_tasks make_task_list(const struct mmul_stage *stage, int rank) {
     return stage->is.schedule != NULL
-               ? mmul_tasks_of(stage->is.schedule, rank, mmul_write_back_slice(stage),
-                               mmul_write_back_follows(stage))
+               ? mmul_tasks_of_schedule(stage->is.schedule, rank, mmul_write_back_slice_rows(stage),
+                                        mmul_write_back_is_enabled(stage))
                : mmul_tasks_of_step(stage->plan, stage->is.step, rank);
 }
 
@@ -112,8 +112,8 @@ static enum mmul_status allocate_works(const struct mmul_comm *comm, struct mmul
     enum mmul_status status = MMUL_ALLOCATE(*works, 1, "tasks", err);
     return status != MMUL_OK
                ? status
-               : MMUL_ALLOCATE_ALL("tasks", err, MMUL_WANT((*works)->tasks, comm->node_size),
-                                   MMUL_WANT((*works)->paces, comm->node_size + 1));
+               : MMUL_ALLOCATE_ALL("tasks", err, MMUL_ARRAY((*works)->tasks, comm->node_size),
+                                   MMUL_ARRAY((*works)->paces, comm->node_size + 1));
 }
 
 static void free_works(struct mmul_works *works) {
@@ -125,13 +125,14 @@ static void free_works(struct mmul_works *works) {
     mmul_free(works);
 }
 
-enum mmul_status mmul_works_create_turns(struct mmul_site *site, struct mmul_error *err) {
-    return allocate_works(site->context->comm, &site->works, err);
+enum mmul_status mmul_works_create_private(struct mmul_rank_resources *rank_resources,
+                                           struct mmul_error *err) {
+    return allocate_works(rank_resources->context->comm, &rank_resources->works, err);
 }
 
-void mmul_works_destroy_turns(struct mmul_site *site) {
-    free_works(site->works);
-    site->works = NULL;
+void mmul_works_destroy_private(struct mmul_rank_resources *rank_resources) {
+    free_works(rank_resources->works);
+    rank_resources->works = NULL;
 }
 
 // Resets the progress of the stage. The own list is set already.
@@ -140,10 +141,10 @@ static void begin_list(struct mmul_stage *stage) {
     const int64_t positions = own_tasks(stage)->positions;
     works->kept = positions;
     works->passes = stage->is.schedule != NULL ? stage->product->layout.passes : 1;
-    atomic_store(&own_progress(stage)->lines_left, positions);
+    atomic_store(&own_progress(stage)->lines_unfinished, positions);
     atomic_store(&own_progress(stage)->elements_planned,
                  (int64_t)mmul_tasks_elements(own_tasks(stage), 0, positions));
-    atomic_store(&own_progress(stage)->slices_left,
+    atomic_store(&own_progress(stage)->slices_unstarted,
                  adds_slices(stage) ? own_tasks(stage)->sums : 0);
     if (positions == 0)
         atomic_store(&own_progress(stage)->passes_done, works->passes);
@@ -154,7 +155,7 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
     if (stage->is.schedule == NULL && !may_steal(stage))
         return MMUL_OK;
     enum mmul_status status = allocate_works(comm, &stage->works, err);
-    if (status == MMUL_OK && stage->lends != MMUL_LENDS_NOTHING)
+    if (status == MMUL_OK && stage->steal_scope != MMUL_STEAL_NOTHING)
         status = MMUL_ALLOCATE(stage->works->lender, comm->node_size + 1, "tasks", err);
     if (status != MMUL_OK)
         return status;
@@ -162,7 +163,7 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
         if (comm->rank_node[rank] == comm->node_index)
             stage->works->tasks[i++] = make_task_list(stage, rank);
     stage->works->is_shared = stage->is.schedule == NULL || stage->product->layout.node->claims;
-    stage->works->lines_most = find_lines_most(stage);
+    stage->works->max_lines = find_lines_most(stage);
     begin_list(stage);
     return MMUL_OK;
 }
@@ -170,20 +171,20 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
 // Returns the number of lines that were lent in the last such stage, scaled to this one. A rank
 // that was late then will be late again, so it releases them at the start.
 static int64_t lines_lent_before(struct mmul_stage *stage) {
-    const struct mmul_stage *last = stage->site->lent_last;
-    if (stage->lends == MMUL_LENDS_VALUES)
-        stage->site->lent_last = stage;
-    if (stage->lends != MMUL_LENDS_VALUES || last == NULL || own_tasks(last)->positions == 0)
+    const struct mmul_stage *last = stage->rank_resources->last_stolen_stage;
+    if (stage->steal_scope == MMUL_STEAL_VALUES)
+        stage->rank_resources->last_stolen_stage = stage;
+    if (stage->steal_scope != MMUL_STEAL_VALUES || last == NULL || own_tasks(last)->positions == 0)
         return 0;
     return atomic_load(&own_progress(last)->lines_lent) * own_tasks(stage)->positions /
            own_tasks(last)->positions;
 }
 
-void mmul_works_enter(struct mmul_stage *stage) {
+void mmul_works_start_stage(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     if (stage->works == NULL) {
         // A list that no other rank reads describes the current stage only.
-        struct mmul_works *works = stage->works = stage->site->works;
+        struct mmul_works *works = stage->works = stage->rank_resources->works;
         *works = (struct mmul_works){.tasks = works->tasks, .paces = works->paces};
         works->tasks[stage->comm->node_rank] = make_task_list(stage, stage->comm->rank);
         begin_list(stage);
@@ -195,18 +196,18 @@ void mmul_works_enter(struct mmul_stage *stage) {
     if (!may_steal(stage))
         return;
     stage->works->kept = positions - lines_lent_before(stage);
-    mmul_unbegun_set(&progress->unbegun,
-                     (struct mmul_range){adds_slices(stage) ? stage->works->kept : 0, positions});
+    mmul_unstarted_set(&progress->unstarted,
+                       (struct mmul_range){adds_slices(stage) ? stage->works->kept : 0, positions});
 }
 
 void mmul_works_fini(struct mmul_stage *stage) {
-    if (stage->works != stage->site->works)
+    if (stage->works != stage->rank_resources->works)
         free_works(stage->works);
     stage->works = NULL;
 }
 
-int mmul_works_needs(const struct mmul_stage *stage, struct mmul_pass pass,
-                     struct mmul_need needs[static MMUL_NEEDS]) {
+int mmul_works_list_needs(const struct mmul_stage *stage, struct mmul_pass pass,
+                          struct mmul_need needs[static MMUL_NEEDS]) {
     const struct mmul_stage_progress *progress = stage->progress;
     if (stage->product == NULL)
         return 0;
@@ -221,7 +222,7 @@ int mmul_works_needs(const struct mmul_stage *stage, struct mmul_pass pass,
 static bool is_ready(const struct mmul_stage *stage, struct mmul_pass pass) {
     struct mmul_need needs[MMUL_NEEDS];
     bool ready = true;
-    const int count = mmul_works_needs(stage, pass, needs);
+    const int count = mmul_works_list_needs(stage, pass, needs);
     for (int i = 0; i < count; i++)
         ready = ready && atomic_load(needs[i].counter) >= needs[i].goal;
     return ready;
@@ -232,7 +233,7 @@ static bool is_ready(const struct mmul_stage *stage, struct mmul_pass pass) {
 // Returns the elements in positions of a rank's block that no rank has begun.
 static double unbegun_elements(const struct mmul_stage *stage, int rank, struct mmul_range left) {
     const struct mmul_tasks *tasks = &stage->works->tasks[rank];
-    int64_t there = atomic_load(&progress_of(stage, rank)->terms_there);
+    int64_t there = atomic_load(&progress_of(stage, rank)->terms_added);
     double whole = mmul_tasks_elements(tasks, left.begin, left.end);
     return there == 0 ? whole : whole * (1 - (double)there / (double)tasks->terms);
 }
@@ -246,7 +247,7 @@ static bool estimate_paces(const struct mmul_stage *stage, struct mmul_pace *pac
     for (int i = 0; mine > 0 && i < comm->node_size; i++) {
         const struct mmul_stage_progress_rank *progress = progress_of(stage, i);
         struct mmul_pace *pace = &paces[i];
-        struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
+        struct mmul_range left = mmul_unstarted_get(&progress->unstarted);
         double begun = (double)atomic_load(&progress->begun) * 1e-9;
         double elements = (double)atomic_load(&progress->elements),
                rate = (double)atomic_load(&progress->rate);
@@ -271,18 +272,18 @@ static double common_end_seconds(struct mmul_stage *stage) {
     double until = (double)atomic_load(&progress->borrowed_until) * 1e-9 - mmul_clock_now();
     paces[size] = (struct mmul_pace){.until = fmax(0, until),
                                      .rate = (double)atomic_load(&progress->borrower_rate)};
-    return mmul_pace_level(paces, size + (paces[size].rate > 0));
+    return mmul_pace_common_finish(paces, size + (paces[size].rate > 0));
 }
 
 static double least_gain_seconds(const struct mmul_stage *stage) {
-    return fmax(WORTH_SECONDS, WORTH_PART * (mmul_clock_now() - stage->site->begin));
+    return fmax(WORTH_SECONDS, WORTH_PART * (mmul_clock_now() - stage->rank_resources->begin));
 }
 
 // ------------------------------------------------------------------------------------ own tasks
 
 static void publish_passes(const struct mmul_stage *stage, int owner, int64_t passes) {
-    mmul_progress_raise(stage->site->progress, owner, &progress_of(stage, owner)->passes_done,
-                        passes, stage->index + 1);
+    mmul_progress_raise(stage->rank_resources->progress, owner,
+                        &progress_of(stage, owner)->passes_done, passes, stage->index + 1);
 }
 
 // Releases lines, between two slices, that other ranks would finish sooner. Waits with that until
@@ -290,24 +291,24 @@ static void publish_passes(const struct mmul_stage *stage, int owner, int64_t pa
 static void release_lines(struct mmul_stage *stage, int64_t there) {
     struct mmul_works *works = stage->works;
     struct mmul_stage_progress_rank *progress = own_progress(stage);
-    struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
+    struct mmul_range left = mmul_unstarted_get(&progress->unstarted);
     struct mmul_pace *mine = &works->paces[stage->comm->node_rank];
     const struct mmul_task task = mmul_tasks_at(own_tasks(stage), 0);
-    const struct mmul_rest rest =
+    const struct mmul_remaining_lines rest =
         remaining_lines(stage, &task, works->kept, own_tasks(stage)->positions, there);
     if (left.begin < left.end || !estimate_paces(stage, works->paces))
         return;
     mine->left = (double)rest.lines * rest.width;
-    int64_t kept =
-        mmul_pace_keep(common_end_seconds(stage), least_gain_seconds(stage), mine->rate, rest);
+    int64_t kept = mmul_pace_lines_to_keep(common_end_seconds(stage), least_gain_seconds(stage),
+                                           mine->rate, rest);
     if (kept == works->kept)
         return;
-    atomic_store(&progress->terms_there, there);
-    mmul_unbegun_set(&progress->unbegun, (struct mmul_range){kept, works->kept});
+    atomic_store(&progress->terms_added, there);
+    mmul_unstarted_set(&progress->unstarted, (struct mmul_range){kept, works->kept});
     works->kept = kept;
 }
 
-// Sets at_hand to the next slice of terms, for all lines that are not released.
+// Sets current_work to the next slice of terms, for all lines that are not released.
 static bool take_next_slice(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const struct mmul_tasks *tasks = own_tasks(stage);
@@ -316,16 +317,16 @@ static bool take_next_slice(struct mmul_stage *stage) {
         release_lines(stage, there);
     bool any = adds_slices(stage);
     works->slice += any;
-    atomic_store(&own_progress(stage)->slices_left,
+    atomic_store(&own_progress(stage)->slices_unstarted,
                  adds_slices(stage) ? tasks->sums - works->slice : 0);
     if (!any)
         return false;
-    works->at_hand = (struct mmul_work){.owner = stage->comm->node_rank,
-                                        .rank = tasks->rank,
-                                        .task = mmul_tasks_at(tasks, 0),
-                                        .line_end = works->kept,
-                                        .begin = there,
-                                        .end = slice_terms(tasks, works->slice)};
+    works->current_work = (struct mmul_work){.owner = stage->comm->node_rank,
+                                             .rank = tasks->rank,
+                                             .task = mmul_tasks_at(tasks, 0),
+                                             .line_end = works->kept,
+                                             .begin = there,
+                                             .end = slice_terms(tasks, works->slice)};
     return true;
 }
 
@@ -335,13 +336,14 @@ static int64_t count_own_lines(struct mmul_stage *stage, struct mmul_range left)
     struct mmul_works *works = stage->works;
     const struct mmul_task_cursor *own = &works->own;
     int64_t full = own->task.line_end - own->task.line_begin;
-    int64_t count = mmul_smaller(own->position + full, left.end) - left.begin;
+    int64_t count = mmul_min(own->position + full, left.end) - left.begin;
     if (!may_steal(stage) || count == 0 || !estimate_paces(stage, works->paces))
         return count;
-    return mmul_pace_take(common_end_seconds(stage), least_gain_seconds(stage),
-                          works->paces[stage->comm->node_rank].rate,
-                          remaining_lines(stage, &own->task, count, full,
-                                          atomic_load(&own_progress(stage)->terms_there)));
+    return mmul_pace_lines_to_begin(
+        common_end_seconds(stage), least_gain_seconds(stage),
+        works->paces[stage->comm->node_rank].rate,
+        remaining_lines(stage, &own->task, count, full,
+                        atomic_load(&own_progress(stage)->terms_added)));
 }
 
 static bool take_own(struct mmul_stage *stage) {
@@ -355,7 +357,7 @@ static bool take_own(struct mmul_stage *stage) {
     int64_t count;
     do {
         if (claims)
-            left = mmul_unbegun_get(&progress->unbegun);
+            left = mmul_unstarted_get(&progress->unstarted);
         if (left.begin >= tasks->positions)
             return false;
         mmul_tasks_seek(tasks, left.begin, own);
@@ -364,10 +366,10 @@ static bool take_own(struct mmul_stage *stage) {
         count = count_own_lines(stage, left);
         if (count == 0)
             return false;
-    } while (claims && !mmul_unbegun_take(&progress->unbegun, left, count));
+    } while (claims && !mmul_unstarted_take_front(&progress->unstarted, left, count));
     works->front = left.begin + count;
-    works->at_hand = make_work(stage, stage->comm->node_rank, own, left.begin, count,
-                               atomic_load(&progress->terms_there));
+    works->current_work = make_work(stage, stage->comm->node_rank, own, left.begin, count,
+                                    atomic_load(&progress->terms_added));
     return true;
 }
 
@@ -392,7 +394,7 @@ static int choose_victim(const struct mmul_pace *paces, int count, double *end) 
 // end together. worth: seconds that a steal must save.
 struct thief {
     double rate, level, worth;
-    int64_t lines_most;
+    int64_t max_lines;
     bool is_here; // on this node: inputs must have arrived, and partial sums can be continued
 };
 
@@ -411,8 +413,8 @@ static bool is_from_front(const struct mmul_stage *stage, int owner, const struc
 // rank was faster.
 static bool take_lines(const struct mmul_stage *stage, int owner, const struct thief *who,
                        const struct mmul_pace *paces, struct mmul_work *work) {
-    mmul_unbegun *unbegun = &progress_of(stage, owner)->unbegun;
-    struct mmul_range left = mmul_unbegun_get(unbegun);
+    mmul_unstarted *unstarted = &progress_of(stage, owner)->unstarted;
+    struct mmul_range left = mmul_unstarted_get(unstarted);
     struct mmul_task_cursor at = {0};
     if (left.begin >= left.end)
         return false;
@@ -422,13 +424,15 @@ static bool take_lines(const struct mmul_stage *stage, int owner, const struct t
     if (who->is_here && !is_ready(stage, task->pass))
         return false;
     int64_t full = task->line_end - task->line_begin;
-    int64_t begin = mmul_larger(left.begin, at.position);
-    int64_t end = mmul_smaller(left.end, at.position + full);
-    int64_t there = who->is_here ? atomic_load(&progress_of(stage, owner)->terms_there) : 0;
-    int64_t count = mmul_pace_claim(who->level, who->worth, who->rate, &paces[owner],
-                                    remaining_lines(stage, task, end - begin, full, there));
-    count = mmul_smaller(count, who->lines_most);
-    if (count == 0 || !(front ? mmul_unbegun_take : mmul_unbegun_claim)(unbegun, left, count))
+    int64_t begin = mmul_max(left.begin, at.position);
+    int64_t end = mmul_min(left.end, at.position + full);
+    int64_t there = who->is_here ? atomic_load(&progress_of(stage, owner)->terms_added) : 0;
+    int64_t count =
+        mmul_pace_lines_to_steal(who->level, who->worth, who->rate, &paces[owner],
+                                 remaining_lines(stage, task, end - begin, full, there));
+    count = mmul_min(count, who->max_lines);
+    if (count == 0 ||
+        !(front ? mmul_unstarted_take_front : mmul_unstarted_steal_back)(unstarted, left, count))
         return false;
     *work = make_work(stage, owner, &at, front ? begin : end - count, count, there);
     return true;
@@ -444,14 +448,15 @@ static bool steal_lines(struct mmul_stage *stage, bool *left) {
     *left = false;
     // Read before `unbegun`: a rank releases lines before its last slice.
     for (int i = 0; i < size; i++)
-        *left |= atomic_load(&progress_of(stage, i)->slices_left) > 0;
+        *left |= atomic_load(&progress_of(stage, i)->slices_unstarted) > 0;
     if (!estimate_paces(stage, works->paces)) // all own work was taken before this rank began any
         return false;
     int last = choose_victim(paces, size, &end);
     *left |= last >= 0;
-    const struct thief self = {paces[stage->comm->node_rank].rate, mmul_pace_level(paces, size),
-                               least_gain_seconds(stage), stage->works->lines_most, true};
-    return last >= 0 && take_lines(stage, last, &self, paces, &works->at_hand);
+    const struct thief self = {paces[stage->comm->node_rank].rate,
+                               mmul_pace_common_finish(paces, size), least_gain_seconds(stage),
+                               stage->works->max_lines, true};
+    return last >= 0 && take_lines(stage, last, &self, paces, &works->current_work);
 }
 
 // Returns true if a rank that has work in this stage has not entered it yet.
@@ -460,7 +465,7 @@ static bool has_late_rank(const struct mmul_stage *stage) {
     for (int i = 0; i < stage->comm->node_size; i++) {
         const struct mmul_stage_progress_rank *progress = progress_of(stage, i);
         const int64_t all = stage->works->tasks[i].positions;
-        late |= all > 0 && atomic_load(&progress->lines_left) == all &&
+        late |= all > 0 && atomic_load(&progress->lines_unfinished) == all &&
                 atomic_load(&progress->begun) == 0;
     }
     return late;
@@ -472,23 +477,23 @@ static bool has_late_rank(const struct mmul_stage *stage) {
 static bool steal_or_wait(struct mmul_stage *stage, bool late) {
     bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
     if (left)
-        mmul_stopwatch_enter(&stage->site->watch, NULL);
-    while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
+        mmul_stopwatch_enter(&stage->rank_resources->watch, NULL);
+    while (left && atomic_load(&stage->rank_resources->progress->cancelled) == 0) {
         const bool may_come = late && has_late_rank(stage); // read before `unbegun`
         if (steal_lines(stage, &left))
             return true;
         left |= may_come;
-        mmul_clock_nap(NAP_SECONDS);
+        mmul_clock_sleep(NAP_SECONDS);
     }
     return false;
 }
 
-bool mmul_works_next(struct mmul_stage *stage) {
+bool mmul_works_select_next(struct mmul_stage *stage) {
     return take_next_slice(stage) || take_own(stage) || steal_or_wait(stage, false) ||
-           mmul_loans_borrow(stage);
+           mmul_steals_take_lines(stage);
 }
 
-bool mmul_works_help(struct mmul_stage *stage) {
+bool mmul_works_steal(struct mmul_stage *stage) {
     return steal_or_wait(stage, true);
 }
 
@@ -496,7 +501,7 @@ bool mmul_works_help(struct mmul_stage *stage) {
 
 // Returns the elements of the current work, up to term `end`.
 static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
-    const struct mmul_work *work = &stage->works->at_hand;
+    const struct mmul_work *work = &stage->works->current_work;
     int64_t width = work->task.end - work->task.begin;
     return (work->line_end - work->line_begin) *
            (line_weight(stage, width, work->begin) - line_weight(stage, width, end));
@@ -504,20 +509,20 @@ static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
 
 // Returns true if the progress is published. Progress of rank-private work is not.
 static bool is_progress_published(const struct mmul_stage *stage) {
-    return stage->works != stage->site->works;
+    return stage->works != stage->rank_resources->works;
 }
 
 // Requests lines in advance when a rank that is alone on its node begins the last of its own work.
 static void request_ahead(struct mmul_stage *stage) {
     const struct mmul_stage_progress_rank *progress = own_progress(stage);
-    const struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
+    const struct mmul_range left = mmul_unstarted_get(&progress->unstarted);
     const double rate = (double)atomic_load(&progress->rate);
-    if (stage->comm->node_size == 1 && stage->works->at_hand.owner == 0 && may_steal(stage) &&
-        left.begin == left.end && atomic_load(&progress->slices_left) == 0 && rate > 0)
-        mmul_loans_ask_ahead(stage, (double)atomic_load(&progress->elements) / rate);
+    if (stage->comm->node_size == 1 && stage->works->current_work.owner == 0 && may_steal(stage) &&
+        left.begin == left.end && atomic_load(&progress->slices_unstarted) == 0 && rate > 0)
+        mmul_steals_request_ahead(stage, (double)atomic_load(&progress->elements) / rate);
 }
 
-void mmul_works_begin(struct mmul_stage *stage) {
+void mmul_works_begin_current(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     if (!is_progress_published(stage))
         return;
@@ -527,11 +532,11 @@ void mmul_works_begin(struct mmul_stage *stage) {
     request_ahead(stage);
 }
 
-void mmul_works_finish(struct mmul_stage *stage, int owner, int64_t lines) {
+void mmul_works_count_finished(struct mmul_stage *stage, int owner, int64_t lines) {
     struct mmul_stage_progress_rank *progress = progress_of(stage, owner);
-    if (atomic_fetch_sub(&progress->lines_left, lines) != lines)
+    if (atomic_fetch_sub(&progress->lines_unfinished, lines) != lines)
         return;
-    mmul_write_back_end(stage, owner); // the last lines of its block
+    mmul_write_back_publish_all(stage, owner); // the last lines of its block
     publish_passes(stage, owner, stage->works->passes);
 }
 
@@ -551,9 +556,9 @@ static double flops_each(const struct mmul_stage *stage) {
                 : mmul_program_flops(plan->program, stage->operation) / elements);
 }
 
-void mmul_works_end(struct mmul_stage *stage) {
+void mmul_works_end_current(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
-    const struct mmul_work *work = &works->at_hand;
+    const struct mmul_work *work = &works->current_work;
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = elements_at_hand(stage, work->end);
     struct mmul_stage_progress_rank *own = own_progress(stage);
@@ -566,17 +571,18 @@ void mmul_works_end(struct mmul_stage *stage) {
         atomic_store(&own->begun, 0);
     }
     atomic_fetch_add(&own->elements_done, elements);
-    atomic_fetch_add(&stage->site->computed_flops, (int64_t)((double)elements * flops_each(stage)));
+    atomic_fetch_add(&stage->rank_resources->computed_flops,
+                     (int64_t)((double)elements * flops_each(stage)));
     if (work->owner == stage->comm->node_rank) {
         works->own_elements += elements;
     } else {
-        works->claimed_elements += elements;
+        works->elements_stolen += elements;
         works->claims++;
     }
     if (work->owner >= 0 && work->end == own_tasks(stage)->terms)
-        mmul_works_finish(stage, work->owner, lines);
+        mmul_works_count_finished(stage, work->owner, lines);
     if (work->owner < 0)
-        mmul_loans_made(stage);
+        mmul_steals_end_lines(stage);
 }
 
 // ---------------------------------------------------------------------------------------- lending
@@ -586,7 +592,7 @@ void mmul_works_end(struct mmul_stage *stage) {
 static double estimate_end(const struct mmul_stage *stage, int rank, const struct mmul_pace *pace,
                            int64_t slices) {
     const struct mmul_tasks *tasks = &stage->works->tasks[rank];
-    const double lines = (double)atomic_load(&progress_of(stage, rank)->lines_left);
+    const double lines = (double)atomic_load(&progress_of(stage, rank)->lines_unfinished);
     const double elements = mmul_tasks_elements(tasks, 0, tasks->positions);
     return pace->until + elements * lines / (double)tasks->positions * (double)slices /
                              (double)tasks->sums / pace->rate;
@@ -599,8 +605,8 @@ static bool may_have_more(const struct mmul_stage *stage, double worth) {
     const bool is_known = estimate_paces(stage, paces);
     bool more = false;
     for (int i = 0; i < stage->comm->node_size; i++) {
-        const int64_t slices = atomic_load(&progress_of(stage, i)->slices_left);
-        if (atomic_load(&progress_of(stage, i)->lines_left) == 0)
+        const int64_t slices = atomic_load(&progress_of(stage, i)->slices_unstarted);
+        if (atomic_load(&progress_of(stage, i)->lines_unfinished) == 0)
             continue;
         more |= !is_known || atomic_load(&progress_of(stage, i)->rate) == 0 ||
                 (slices > 0 && estimate_end(stage, i, &paces[i], slices) > worth);
@@ -611,43 +617,43 @@ static bool may_have_more(const struct mmul_stage *stage, double worth) {
 // Limits the borrower's rate and lines by the link if rows move; both directions run at the same
 // time. Returns the seconds that moving adds: the first rows arrive before any is computed, the
 // last ones leave after all are.
-static double limit_by_link(const struct mmul_stage *stage, struct mmul_borrower *borrower) {
+static double limit_by_link(const struct mmul_stage *stage, struct mmul_thief *borrower) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_problem *p = &schedule->problem;
     const double link = schedule->link_bytes_per_second;
     const double in = (double)p->k * (double)mmul_dtype_bytes(p->a_dtype),
                  out = (double)p->c.cols * (double)mmul_problem_result_each(p);
-    if (stage->lends != MMUL_LENDS_VALUES)
+    if (stage->steal_scope != MMUL_STEAL_VALUES)
         return 0;
     const double fastest = link * (double)p->c.cols / fmax(in, out);
     borrower->rate = fmin(borrower->rate, fastest);
     borrower->node_rate = fmin(borrower->node_rate, fastest);
-    const int64_t room = mmul_schedule_loan_lines(schedule, borrower->rank);
-    borrower->lines_most = mmul_smaller(borrower->lines_most, room);
-    return (double)room / MMUL_LOAN_CHUNKS * (in + 2 * out) / link;
+    const int64_t room = mmul_schedule_stolen_lines_most(schedule, borrower->rank);
+    borrower->max_lines = mmul_min(borrower->max_lines, room);
+    return (double)room / MMUL_STEAL_CHUNKS * (in + 2 * out) / link;
 }
 
 static bool can_lend(const struct mmul_stage *stage) {
     return stage->works->lender != NULL &&
-           (stage->lends != MMUL_LENDS_VALUES || mmul_loans_can_move(stage));
+           (stage->steal_scope != MMUL_STEAL_VALUES || mmul_steals_can_move_rows(stage));
 }
 
-static void give_lines(struct mmul_stage *stage, const struct mmul_borrower *borrower,
+static void give_lines(struct mmul_stage *stage, const struct mmul_thief *borrower,
                        const struct mmul_work *work) {
     const int64_t lines = work->line_end - work->line_begin;
     const double busy = (double)(lines * (work->task.end - work->task.begin)) / borrower->rate;
     atomic_store(&stage->progress->borrowed_until, (int64_t)((mmul_clock_now() + busy) * 1e9));
     atomic_fetch_add(&progress_of(stage, work->owner)->lines_lent, lines);
-    if (stage->lends == MMUL_LENDS_VALUES)
-        mmul_loans_give(stage, work, borrower->rank);
+    if (stage->steal_scope == MMUL_STEAL_VALUES)
+        mmul_steals_give_lines(stage, work, borrower->rank);
     else
-        mmul_works_finish(stage, work->owner, lines);
+        mmul_works_count_finished(stage, work->owner, lines);
 }
 
-bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *asks,
-                     struct mmul_work *work, double *seconds) {
+bool mmul_works_give_lines(struct mmul_stage *stage, const struct mmul_thief *asks,
+                           struct mmul_work *work, double *seconds) {
     struct mmul_pace *paces = stage->works->lender;
-    struct mmul_borrower borrower = *asks;
+    struct mmul_thief borrower = *asks;
     int size = stage->comm->node_size;
     *seconds = 0;
     if (!can_lend(stage))
@@ -663,9 +669,10 @@ bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *asks,
     *seconds = fmax(*seconds, more);
     const double until = fmax(moving, borrower.until);
     paces[size] = (struct mmul_pace){.rate = borrower.node_rate, .until = until};
-    const struct thief who = {borrower.rate, mmul_pace_level(paces, size + 1) - until, worth,
-                              borrower.lines_most, false};
-    if (last < 0 || (stage->lends == MMUL_LENDS_VALUES && !mmul_loans_may_give(stage)) ||
+    const struct thief who = {borrower.rate, mmul_pace_common_finish(paces, size + 1) - until,
+                              worth, borrower.max_lines, false};
+    if (last < 0 ||
+        (stage->steal_scope == MMUL_STEAL_VALUES && !mmul_steals_has_free_entry(stage)) ||
         !take_lines(stage, last, &who, paces, work))
         return false;
     give_lines(stage, &borrower, work);

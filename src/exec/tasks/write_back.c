@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/integer.h"
 #include "exec/steps/product.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 #include "exec/tasks/work.h"
 #include "io/output_file.h"
 
@@ -24,7 +24,7 @@ static bool can_write_back(const struct mmul_stage *stage) {
            stage->is.schedule->axis == MMUL_ROWS;
 }
 
-int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
+int64_t mmul_write_back_slice_rows(const struct mmul_stage *stage) {
     if (!can_write_back(stage))
         return 0;
     const struct mmul_problem *p = &stage->is.schedule->problem;
@@ -33,8 +33,8 @@ int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
     return units >= p->k ? units : 0;
 }
 
-void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
-                          struct mmul_region block) {
+void mmul_write_back_publish_rows(struct mmul_stage *stage, const struct mmul_task *task,
+                                  struct mmul_region block) {
     struct mmul_stage_progress_rank *progress = &stage->progress->ranks[stage->comm->node_rank];
     if (can_write_back(stage) && task->end - task->begin == stage->is.schedule->problem.n)
         atomic_store(&progress->rows_complete,
@@ -42,7 +42,7 @@ void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task
                          block.row_end - stage->product->me->begin);
 }
 
-void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {
+void mmul_write_back_publish_all(struct mmul_stage *stage, int node_rank) {
     if (!can_write_back(stage))
         return;
     const struct mmul_schedule_rank *rank =
@@ -50,7 +50,7 @@ void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {
     atomic_store(&stage->progress->ranks[node_rank].rows_complete, rank->end - rank->begin);
 }
 
-bool mmul_write_back_follows(const struct mmul_stage *stage) {
+bool mmul_write_back_is_enabled(const struct mmul_stage *stage) {
     if (!can_write_back(stage))
         return false;
     const struct mmul_schedule *schedule = stage->is.schedule;
@@ -58,8 +58,8 @@ bool mmul_write_back_follows(const struct mmul_stage *stage) {
     return (double)schedule->problem.n * (double)schedule->total * each >= (double)SLICE_BYTES;
 }
 
-bool mmul_write_back_is_here(const struct mmul_stage *stage) {
-    return stage->comm->rank == 0 && mmul_write_back_follows(stage);
+bool mmul_write_back_runs_here(const struct mmul_stage *stage) {
+    return stage->comm->rank == 0 && mmul_write_back_is_enabled(stage);
 }
 
 // Starts the write of a rank's next rows. Returns true if there were any.
@@ -67,24 +67,25 @@ static bool write_next_rows(struct mmul_stage *stage, int rank,
                             struct mmul_stage_progress_rank *progress) {
     int64_t width = stage->is.schedule->problem.n;
     int64_t row_bytes = width * mmul_problem_result_each(&stage->is.schedule->problem);
-    int64_t begin = atomic_load(&progress->rows_handed_over);
-    int64_t rows = mmul_larger(1, CALL_BYTES / row_bytes);
-    int64_t end = mmul_smaller(begin + rows, atomic_load(&progress->rows_complete));
+    int64_t begin = atomic_load(&progress->rows_flushed);
+    int64_t rows = mmul_max(1, CALL_BYTES / row_bytes);
+    int64_t end = mmul_min(begin + rows, atomic_load(&progress->rows_complete));
     if (begin >= end)
         return false;
     int64_t first = mmul_schedule_ranks(stage->is.schedule)[rank].begin;
-    double began = mmul_trace_now(stage->site->trace);
-    mmul_output_write_back(stage->is.files.output, (first + begin) * width, (first + end) * width);
-    mmul_trace_add(stage->site->trace, MMUL_TRACE_WRITE_BACK, began, end - begin,
+    double began = mmul_trace_now(stage->rank_resources->trace);
+    mmul_output_start_write_back(stage->is.files.output, (first + begin) * width,
+                                 (first + end) * width);
+    mmul_trace_add(stage->rank_resources->trace, MMUL_TRACE_WRITE_BACK, began, end - begin,
                    (end - begin) * row_bytes);
-    atomic_store(&progress->rows_handed_over, end);
+    atomic_store(&progress->rows_flushed, end);
     return true;
 }
 
-void mmul_write_back(struct mmul_stage *stage) {
+void mmul_write_back_run(struct mmul_stage *stage) {
     const struct mmul_comm *comm = stage->comm;
     bool computing = true;
-    while (computing && atomic_load(&stage->site->progress->cancelled) == 0) {
+    while (computing && atomic_load(&stage->rank_resources->progress->cancelled) == 0) {
         struct mmul_stage_progress_rank *progress =
             stage->progress->ranks; // in the order of the node's ranks
         bool any = false;
@@ -96,6 +97,6 @@ void mmul_write_back(struct mmul_stage *stage) {
             any |= write_next_rows(stage, rank, progress++);
         }
         if (!any)
-            mmul_clock_nap(NAP_SECONDS);
+            mmul_clock_sleep(NAP_SECONDS);
     }
 }

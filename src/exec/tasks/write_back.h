@@ -14,23 +14,23 @@
 
 // Returns the rows of a slice, which is multiplied, checked and written back as a whole. A block is
 // sliced only if it has at least two slices. 0: slices are not worth their cost. Local.
-int64_t mmul_write_back_slice(const struct mmul_stage *stage);
+int64_t mmul_write_back_slice_rows(const struct mmul_stage *stage);
 
 // Returns true if finished rows are written back while others are computed. Local, the same on all
 // ranks of a node.
-bool mmul_write_back_follows(const struct mmul_stage *stage);
+bool mmul_write_back_is_enabled(const struct mmul_stage *stage);
 
 // Publishes that this rank's rows are complete up to the end of this block. Ignored unless the task
 // spans the whole width. Local.
-void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
-                          struct mmul_region block);
+void mmul_write_back_publish_rows(struct mmul_stage *stage, const struct mmul_task *task,
+                                  struct mmul_region block);
 
 // Publishes that the whole block of a rank of the node is complete. Local.
-void mmul_write_back_end(struct mmul_stage *stage, int node_rank);
+void mmul_write_back_publish_all(struct mmul_stage *stage, int node_rank);
 
-// Returns true if this rank writes back, which needs a C of at least one slice. mmul_write_back
+// Returns true if this rank writes back, which needs a C of at least one slice. mmul_write_back_run
 // then runs on a thread of its own.
-bool mmul_write_back_is_here(const struct mmul_stage *stage);
+bool mmul_write_back_runs_here(const struct mmul_stage *stage);
 
 // Returns when the ranks of the node have computed all, or the run is cancelled.
-void mmul_write_back(struct mmul_stage *stage);
+void mmul_write_back_run(struct mmul_stage *stage);

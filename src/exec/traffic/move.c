@@ -5,24 +5,24 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec/steps/maps.h"
-#include "exec/steps/site.h"
+#include "exec/steps/map_blocks.h"
+#include "exec/steps/rank_resources.h"
 #include "exec/steps/sums.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-struct mmul_moving mmul_stage_moving(const struct mmul_stage *stage) {
+struct mmul_move_set mmul_stage_moving(const struct mmul_stage *stage) {
     if (stage->is.kind != &mmul_move_kind)
-        return (struct mmul_moving){.count = 0};
-    return (struct mmul_moving){.plan = stage->plan,
-                                .steps = {stage->is.step, stage->is.also},
-                                .count = stage->is.also != NULL ? 2 : 1,
-                                .panels = stage->is.panels};
+        return (struct mmul_move_set){.count = 0};
+    return (struct mmul_move_set){.plan = stage->plan,
+                                  .steps = {stage->is.step, stage->is.also},
+                                  .count = stage->is.also != NULL ? 2 : 1,
+                                  .panels = stage->is.panels};
 }
 
 static struct mmul_move move_of(const struct mmul_stage *stage, int index) {
-    const struct mmul_moving moving = mmul_stage_moving(stage);
-    return mmul_program_plan_move(moving.plan, moving.steps[index]);
+    const struct mmul_move_set moving = mmul_stage_moving(stage);
+    return mmul_program_step_move(moving.plan, moving.steps[index]);
 }
 
 static bool is_of_file(const struct mmul_move *move) {
@@ -72,15 +72,15 @@ static enum mmul_status read_looked_up_rows(const struct mmul_program *program,
     char *next = to;
     enum mmul_status status = MMUL_OK;
     for (int64_t i = region.row_begin, end; status == MMUL_OK && i < region.row_end; i = end) {
-        end = mmul_smaller(i + MOST, region.row_end);
+        end = mmul_min(i + MOST, region.row_end);
         const struct mmul_region wanted = {region.matrix / ids.rows, row, row + 1, i, end};
         status = read_region(program, take->operands[1], wanted, at, err);
         if (status == MMUL_OK)
-            status = mmul_maps_check_rows(at, ids_dtype, 1, end - i, table, err);
+            status = mmul_map_check_row_indices(at, ids_dtype, 1, end - i, table, err);
         for (int64_t j = 0, n = 1; status == MMUL_OK && j < end - i; j += n) {
-            const int64_t first = (int64_t)mmul_dtype_real(ids_dtype, at, j);
-            for (n = 1;
-                 j + n < end - i && mmul_dtype_real(ids_dtype, at, j + n) == (double)(first + n);)
+            const int64_t first = (int64_t)mmul_dtype_get_real(ids_dtype, at, j);
+            for (n = 1; j + n < end - i &&
+                        mmul_dtype_get_real(ids_dtype, at, j + n) == (double)(first + n);)
                 n++;
             const struct mmul_region rows = {0, first, first + n, region.col_begin, region.col_end};
             status = read_region(program, take->operands[0], rows, next, err);
@@ -116,9 +116,9 @@ static const struct mmul_program_step *step_of(const struct mmul_stage *stage,
     return transfer->move == 0 ? stage->is.step : stage->is.also;
 }
 
-enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_transfer *transfer,
-                                  void *to, struct mmul_error *err) {
-    const struct mmul_values *v = stage->site->values;
+enum mmul_status mmul_piece_read(struct mmul_stage *stage, const struct mmul_transfer *transfer,
+                                 void *to, struct mmul_error *err) {
+    const struct mmul_values *v = stage->rank_resources->values;
     const struct mmul_program_costs *costs = &v->plan->costs;
     const struct mmul_move_piece *piece = &transfer->piece;
     const int place = step_of(stage, transfer)->operands[0];
@@ -138,9 +138,9 @@ enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_tr
     return MMUL_OK;
 }
 
-enum mmul_status mmul_piece_store(struct mmul_stage *stage, const struct mmul_transfer *transfer,
+enum mmul_status mmul_piece_write(struct mmul_stage *stage, const struct mmul_transfer *transfer,
                                   bool add, const void *from, struct mmul_error *err) {
-    const struct mmul_values *v = stage->site->values;
+    const struct mmul_values *v = stage->rank_resources->values;
     const struct mmul_program_step *step = step_of(stage, transfer);
     const struct mmul_move_piece *piece = &transfer->piece;
     const int rank = piece->to_rank < 0 ? v->rank : piece->to_rank;
@@ -157,8 +157,8 @@ enum mmul_status mmul_piece_store(struct mmul_stage *stage, const struct mmul_tr
     return MMUL_OK;
 }
 
-void *mmul_piece_run(const struct mmul_stage *stage, const struct mmul_transfer *transfer) {
-    const struct mmul_values *v = stage->site->values;
+void *mmul_piece_contiguous(const struct mmul_stage *stage, const struct mmul_transfer *transfer) {
+    const struct mmul_values *v = stage->rank_resources->values;
     const struct mmul_program_step *step = step_of(stage, transfer);
     const struct mmul_move_piece *piece = &transfer->piece;
     const bool receives = transfer->route == MMUL_ROUTE_RECEIVE;
@@ -169,7 +169,7 @@ void *mmul_piece_run(const struct mmul_stage *stage, const struct mmul_transfer 
         return NULL;
     struct mmul_view view =
         mmul_values_view(v, place, rank < 0 ? v->rank : rank, piece->region.matrix);
-    return mmul_view_run(&view, piece->region);
+    return mmul_view_contiguous(&view, piece->region);
 }
 
 // ------------------------------------------------------------------------------- within the node
@@ -182,7 +182,7 @@ static bool is_copied_here(const struct mmul_values *v, const struct mmul_move_p
 
 static enum mmul_status copy_within_node(struct mmul_stage *stage, int index, char *staging,
                                          struct mmul_error *err) {
-    const struct mmul_values *v = stage->site->values;
+    const struct mmul_values *v = stage->rank_resources->values;
     const struct mmul_move move = move_of(stage, index);
     struct mmul_transfer piece = {.route = MMUL_ROUTE_COPY, .move = index};
     const enum mmul_dtype dtype =
@@ -191,13 +191,14 @@ static enum mmul_status copy_within_node(struct mmul_stage *stage, int index, ch
         mmul_move_walk(&move, v->node, v->node, MMUL_PART_BYTES / (int64_t)mmul_dtype_bytes(dtype));
     enum mmul_status status = MMUL_OK;
     while (status == MMUL_OK && !is_of_file(&move) && mmul_move_next(&walk, &piece.piece)) {
-        if (!is_copied_here(v, &piece.piece) || mmul_failure_is_void(&stage->site->failure))
+        if (!is_copied_here(v, &piece.piece) ||
+            mmul_failure_is_void(&stage->rank_resources->failure))
             continue;
-        status = mmul_piece_fetch(stage, &piece, staging, err);
+        status = mmul_piece_read(stage, &piece, staging, err);
         // The node's own summand is stored first; the others are added after all ranks have done
         // this.
         if (status == MMUL_OK)
-            status = mmul_piece_store(stage, &piece, false, staging, err);
+            status = mmul_piece_write(stage, &piece, false, staging, err);
     }
     return status;
 }
@@ -215,16 +216,16 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-int64_t mmul_move_staging_bytes(const struct mmul_stage *stage) {
+int64_t mmul_move_buffer_bytes(const struct mmul_stage *stage) {
     int64_t most = 1;
     for (int i = 0; i < mmul_stage_moving(stage).count; i++) {
         const struct mmul_transfer piece = {.move = i};
         int64_t count = 0;
         mmul_shape_count(mmul_place_value(stage->plan, step_of(stage, &piece)->operands[0])->shape,
                          &count);
-        most = mmul_larger(most, count * (int64_t)mmul_dtype_bytes(MMUL_F64));
+        most = mmul_max(most, count * (int64_t)mmul_dtype_bytes(MMUL_F64));
     }
-    return mmul_smaller(most, MMUL_PART_BYTES);
+    return mmul_min(most, MMUL_PART_BYTES);
 }
 
 // Copies the pieces of this rank that stay on the node, after all ranks of the node have made them.
@@ -232,17 +233,17 @@ int64_t mmul_move_staging_bytes(const struct mmul_stage *stage) {
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
     char *staging = NULL;
     enum mmul_status status =
-        MMUL_ALLOCATE_RAW(staging, mmul_move_staging_bytes(stage), "moves", err);
+        MMUL_ALLOCATE_RAW(staging, mmul_move_buffer_bytes(stage), "moves", err);
     for (int i = 0; status == MMUL_OK && i < mmul_stage_moving(stage).count; i++)
         status = copy_within_node(stage, i, staging, err);
     mmul_free(staging);
     if (status == MMUL_OK && stage->sums.rounds > 0)
-        mmul_carried_sums_give(stage);
+        mmul_move_sums_contribute(stage);
     return status;
 }
 
 static enum mmul_status receive(struct mmul_stage *stage, struct mmul_error *err) {
-    return stage->sums.rounds > 0 ? mmul_carried_sums_check(stage, err) : MMUL_OK;
+    return stage->sums.rounds > 0 ? mmul_move_sums_check(stage, err) : MMUL_OK;
 }
 
 static bool has_come(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
@@ -253,8 +254,8 @@ static bool has_come(const struct mmul_stage *stage, mmul_reach *reach, void *co
 
 static bool is_over(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     return has_come(stage, reach, context) &&
-           reach(context, MMUL_TRAFFIC, &stage->progress->sums_made, stage->sums.rounds) &&
-           (stage->sums.rounds == 0 || mmul_carried_sums_are_read(stage, reach, context));
+           reach(context, MMUL_TRAFFIC, &stage->progress->sums_finished, stage->sums.rounds) &&
+           (stage->sums.rounds == 0 || mmul_move_sums_are_checked(stage, reach, context));
 }
 
 const struct mmul_stage_kind mmul_move_kind = {.copies = true,

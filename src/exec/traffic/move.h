@@ -12,23 +12,23 @@
 extern const struct mmul_stage_kind mmul_move_kind;
 
 // Returns the move of a stage of this kind; empty for any other stage.
-struct mmul_moving mmul_stage_moving(const struct mmul_stage *stage);
+struct mmul_move_set mmul_stage_moving(const struct mmul_stage *stage);
 
 // Returns true if the stage loads from a file on root. The compute threads then have nothing to
 // copy.
 bool mmul_move_is_load(const struct mmul_stage *stage);
 
 // Returns the bytes of the largest piece that the stage copies within the node.
-int64_t mmul_move_staging_bytes(const struct mmul_stage *stage);
+int64_t mmul_move_buffer_bytes(const struct mmul_stage *stage);
 
 // The main thread. fetch: reads a piece as this node has it; for summands, the sum over its ranks.
 // store: writes a piece that has arrived to its place (add: adds it to the present content). Both
 // fail as files do.
-enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_transfer *transfer,
-                                  void *to, struct mmul_error *err);
-enum mmul_status mmul_piece_store(struct mmul_stage *stage, const struct mmul_transfer *transfer,
+enum mmul_status mmul_piece_read(struct mmul_stage *stage, const struct mmul_transfer *transfer,
+                                 void *to, struct mmul_error *err);
+enum mmul_status mmul_piece_write(struct mmul_stage *stage, const struct mmul_transfer *transfer,
                                   bool add, const void *from, struct mmul_error *err);
 
 // Returns the memory from which a piece can be sent, or into which it can be received, without a
 // copy. NULL: there is none.
-void *mmul_piece_run(const struct mmul_stage *stage, const struct mmul_transfer *transfer);
+void *mmul_piece_contiguous(const struct mmul_stage *stage, const struct mmul_transfer *transfer);

@@ -9,8 +9,9 @@
 #include "exec/traffic/move.h"
 #include "plan/parts/panels.h"
 
-_Static_assert((int)MMUL_CHANNEL_PACKETS == (int)MMUL_PACKETS_AHEAD, "as the cost model has it");
-_Static_assert((int)MMUL_CHANNEL_LANES == (int)MMUL_ROUND_LANES, "as plans count them");
+_Static_assert((int)MMUL_CHANNEL_PACKETS == (int)MMUL_PACKETS_IN_FLIGHT,
+               "as the cost model has it");
+_Static_assert((int)MMUL_CHANNEL_LANES == (int)MMUL_ROUNDS_IN_FLIGHT, "as plans count them");
 
 // --------------------------------------------------------------------------------------- counters
 
@@ -19,7 +20,7 @@ static bool moves_values(const struct mmul_stage *stage) {
 }
 
 static void publish_counter(const struct mmul_mover *m, _Atomic int64_t *counter, int64_t value) {
-    mmul_progress_raise(m->site->progress, MMUL_TRAFFIC, counter, value, 0);
+    mmul_progress_raise(m->rank_resources->progress, MMUL_TRAFFIC, counter, value, 0);
 }
 
 // Raises a counter, and publishes it to the ranks of the node. A panel has arrived when both
@@ -28,14 +29,14 @@ static void raise_counter(struct mmul_mover *m, int index, enum mmul_counter cou
                           int64_t value) {
     const struct mmul_stage *stage = &m->stages[index];
     int64_t *counters = m->moved[index].counters;
-    if (counter == MMUL_NOTHING || counters[counter] >= value)
+    if (counter == MMUL_NO_COUNTER || counters[counter] >= value)
         return;
     counters[counter] = value;
     if (stage->product == NULL)
         return;
     int64_t loaded = counters[MMUL_PASSES_LOADED];
-    if (stage->is.schedule->whole_is_spread)
-        loaded = mmul_smaller(loaded, counters[MMUL_PASSES_RELAYED]);
+    if (stage->is.schedule->whole_is_distributed)
+        loaded = mmul_min(loaded, counters[MMUL_PASSES_RELAYED]);
     publish_counter(m, &stage->progress->rounds_loaded, counters[MMUL_ROUNDS_LOADED]);
     publish_counter(m, &stage->progress->passes_loaded, loaded);
     publish_counter(m, &stage->progress->results_stored, counters[MMUL_RESULTS_STORED]);
@@ -45,9 +46,9 @@ static void raise_counter(struct mmul_mover *m, int index, enum mmul_counter cou
 // void.
 static bool have_done_stages(const struct mmul_mover *m, int stages) {
     bool done = true;
-    for (int i = 0; i < m->site->context->comm->node_size; i++)
-        done = done && atomic_load(&m->site->progress->ranks[i].stages_done) >= stages;
-    return done || mmul_failure_is_void(&m->site->failure);
+    for (int i = 0; i < m->rank_resources->context->comm->node_size; i++)
+        done = done && atomic_load(&m->rank_resources->progress->ranks[i].stages_done) >= stages;
+    return done || mmul_failure_is_void(&m->rank_resources->failure);
 }
 
 // Sets the number of passes that every rank of this node has finished. In a void run no rank has to
@@ -55,9 +56,9 @@ static bool have_done_stages(const struct mmul_mover *m, int stages) {
 static void update_passes_done(struct mmul_mover *m, int index) {
     const struct mmul_stage *stage = &m->stages[index];
     int64_t least = stage->product->layout.passes;
-    bool computes = !mmul_failure_is_void(&m->site->failure);
-    for (int i = 0; computes && i < m->site->context->comm->node_size; i++)
-        least = mmul_smaller(least, atomic_load(&stage->progress->ranks[i].passes_done));
+    bool computes = !mmul_failure_is_void(&m->rank_resources->failure);
+    for (int i = 0; computes && i < m->rank_resources->context->comm->node_size; i++)
+        least = mmul_min(least, atomic_load(&stage->progress->ranks[i].passes_done));
     m->moved[index].counters[MMUL_PASSES_DONE] = least;
 }
 
@@ -65,12 +66,12 @@ static void update_passes_done(struct mmul_mover *m, int index) {
 static bool has_reached(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
     const struct mmul_mover *m = context;
     return atomic_load(counter) >= goal ||
-           (rank != MMUL_TRAFFIC && mmul_failure_is_void(&m->site->failure));
+           (rank != MMUL_TRAFFIC && mmul_failure_is_void(&m->rank_resources->failure));
 }
 
 // Returns true if the ranks of this node have made their parts of a spread operand.
 static bool is_spread_operand_made(struct mmul_mover *m, const struct mmul_stage *stage) {
-    const int made = stage->product->spread_needs;
+    const int made = stage->product->spread_wait_count;
     const struct mmul_stage *maker = made > 0 ? &m->stages[made - 1] : NULL;
     return have_done_stages(m, made) && (maker == NULL || !moves_values(maker) ||
                                          maker->is.kind->is_over(maker, has_reached, m));
@@ -82,7 +83,7 @@ static bool is_spread_operand_made(struct mmul_mover *m, const struct mmul_stage
 static bool may_move_values(const struct mmul_mover *m, const struct mmul_stage *stage) {
     return stage->index <= m->over + 1 &&
            (mmul_move_is_load(stage) || have_done_stages(m, stage->index + 1) ||
-            (stage->sums.rounds > 0 && mmul_sums_are_given(stage, 0)));
+            (stage->sums.rounds > 0 && mmul_sums_are_contributed(stage, 0)));
 }
 
 static bool may_begin(struct mmul_mover *m, const struct mmul_mover_route *route) {
@@ -90,8 +91,8 @@ static bool may_begin(struct mmul_mover *m, const struct mmul_mover_route *route
     if (stage->product == NULL)
         return may_move_values(m, stage);
     const int64_t *counters = m->moved[route->stage].counters;
-    bool may = m->over >= stage->memory_needs;
-    if (stage->is.schedule->whole_is_spread && route->next.content == MMUL_CONTENT_PANEL)
+    bool may = m->over >= stage->memory_wait_count;
+    if (stage->is.schedule->whole_is_distributed && route->next.content == MMUL_CONTENT_PANEL)
         may = may && is_spread_operand_made(m, stage);
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
         may = may && counters[route->next.waits[i].counter] >= route->next.waits[i].value;
@@ -102,7 +103,7 @@ static bool may_begin(struct mmul_mover *m, const struct mmul_mover_route *route
 static char *transfer_address(const struct mmul_stage *stage,
                               const struct mmul_transfer *transfer) {
     if (transfer->content == MMUL_CONTENT_PART)
-        return mmul_piece_run(stage, transfer);
+        return mmul_piece_contiguous(stage, transfer);
     const struct mmul_layout *l = &stage->product->layout;
     if (transfer->slot < 0 || transfer->in_place)
         return NULL;
@@ -154,16 +155,17 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
     const struct mmul_stage *stage = &m->stages[route->stage];
     bool by_round = transfer->route == MMUL_ROUTE_SCATTER || transfer->route == MMUL_ROUTE_READ;
     // Root's end of scatter and gather counts all nodes.
-    bool is_root = m->site->transport.rank == 0;
+    bool is_root = m->rank_resources->transport.rank == 0;
     int64_t bytes = transfer->bytes;
-    if (m->site->trace == NULL || transfer->in_place)
+    if (m->rank_resources->trace == NULL || transfer->in_place)
         return;
-    for (int i = 0; is_root && route->node_bytes != NULL && i < m->site->context->comm->node_count;
+    for (int i = 0;
+         is_root && route->node_bytes != NULL && i < m->rank_resources->context->comm->node_count;
          i++)
         bytes += route->node_bytes[i];
     struct mmul_mover_span *span = &route->spans[route->spans_begun++ % (MMUL_CHANNEL_PACKETS + 1)];
     *span = (struct mmul_mover_span){
-        .begin = mmul_trace_now(m->site->trace),
+        .begin = mmul_trace_now(m->rank_resources->trace),
         .stage = route->stage,
         .mark = transfer_mark(m, route),
         .numbers = {by_round ? transfer->pass.round : transfer->pass.index, bytes},
@@ -172,7 +174,7 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
         const int other = transfer->from >= 0 ? transfer->from : transfer->to;
         span->numbers[0] = transfer->route == MMUL_ROUTE_COPY
                                ? bytes
-                               : m->site->context->cluster->nodes[other].leader;
+                               : m->rank_resources->context->cluster->nodes[other].leader;
         span->numbers[1] = transfer->route == MMUL_ROUTE_COPY ? 0 : bytes;
     }
 }
@@ -196,9 +198,10 @@ static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route
             &route->spans[route->spans_ended % (MMUL_CHANNEL_PACKETS + 1)];
         if (!has_span_left(route, span))
             return;
-        mmul_trace_add_of(m->site->trace, span->stage, span->kind,
-                          fmax(span->begin, route->busy_until), span->numbers[0], span->numbers[1]);
-        route->busy_until = mmul_trace_now(m->site->trace);
+        mmul_trace_add_at_stage(m->rank_resources->trace, span->stage, span->kind,
+                                fmax(span->begin, route->busy_until), span->numbers[0],
+                                span->numbers[1]);
+        route->busy_until = mmul_trace_now(m->rank_resources->trace);
         route->spans_ended++;
     }
 }
@@ -220,10 +223,10 @@ static bool may_use_route(const struct mmul_stage *stage, enum mmul_route route)
 
 static struct mmul_transfers make_list(const struct mmul_mover *m, const struct mmul_stage *stage,
                                        enum mmul_route route) {
-    const struct mmul_moving moving = mmul_stage_moving(stage);
-    const int node = m->site->context->comm->node_index;
+    const struct mmul_move_set moving = mmul_stage_moving(stage);
+    const int node = m->rank_resources->context->comm->node_index;
     return stage->product != NULL ? mmul_transfers_make(stage->is.schedule, node, route)
-                                  : mmul_transfers_of_moving(&moving, node, route);
+                                  : mmul_transfers_of_moves(&moving, node, route);
 }
 
 // Starts the list of the channel's current stage.
@@ -231,10 +234,10 @@ static void begin_list(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     const struct mmul_stage *stage = &m->stages[route->stage];
     route->list = make_list(m, stage, index);
-    int64_t reached = mmul_transfers_reached(&route->list);
-    raise_counter(m, route->stage, mmul_route_brings(stage->is.schedule, index, route->list.node),
-                  reached);
-    raise_counter(m, route->stage, mmul_route_frees(index), reached);
+    int64_t reached = mmul_transfers_counter_value(&route->list);
+    raise_counter(m, route->stage,
+                  mmul_route_arrival_counter(stage->is.schedule, index, route->list.node), reached);
+    raise_counter(m, route->stage, mmul_route_sent_counter(index), reached);
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
 
@@ -249,10 +252,11 @@ static void count_transfers(struct mmul_mover *m, enum mmul_route index) {
             route->counted++;
         if (!of->is_on[index])
             continue;
-        raise_counter(m, i, mmul_route_brings(m->stages[i].is.schedule, index, route->list.node),
-                      mmul_smaller(top, route->channel.arrived - of->marks[index]));
-        raise_counter(m, i, mmul_route_frees(index),
-                      mmul_smaller(top, route->channel.left - of->marks[index]));
+        raise_counter(m, i,
+                      mmul_route_arrival_counter(m->stages[i].is.schedule, index, route->list.node),
+                      mmul_min(top, route->channel.arrived - of->marks[index]));
+        raise_counter(m, i, mmul_route_sent_counter(index),
+                      mmul_min(top, route->channel.left - of->marks[index]));
     }
 }
 
@@ -281,7 +285,7 @@ static bool end_stages(struct mmul_mover *m) {
         const struct mmul_stage *stage = &m->stages[m->over];
         if (stage->product != NULL && has_product_left(m, m->over))
             publish_counter(m, &stage->progress->has_left, 1);
-        if (!mmul_stage_is_behind(m->stages, m->over, has_reached, m))
+        if (!mmul_stage_has_ended(m->stages, m->over, has_reached, m))
             break;
     }
     return m->over > before;
@@ -294,7 +298,7 @@ static int64_t find_wake_stage(struct mmul_mover *m) {
     const int count = m->stage_count;
     while (m->carried < count && (m->carried < m->over || !m->moved[m->carried].is_carried))
         m->carried++;
-    int64_t from = m->carried < count ? mmul_larger(0, m->carried - 1) : count;
+    int64_t from = m->carried < count ? mmul_max(0, m->carried - 1) : count;
     for (int i = 0; i < MMUL_ROUTES; i++) {
         const struct mmul_mover_route *route = &m->routes[i];
         if (!route->has_next)
@@ -302,9 +306,10 @@ static int64_t find_wake_stage(struct mmul_mover *m) {
         const struct mmul_stage *stage = &m->stages[route->stage];
         if (stage->product == NULL)
             continue;
-        const int needs = (int)mmul_larger(stage->memory_needs, stage->product->spread_needs);
+        const int needs =
+            (int)mmul_max(stage->memory_wait_count, stage->product->spread_wait_count);
         if (!have_done_stages(m, needs))
-            from = mmul_smaller(from, needs);
+            from = mmul_min(from, needs);
     }
     return from;
 }
@@ -318,7 +323,7 @@ static int64_t count_arrived_panels(const struct mmul_mover *m, const struct mmu
                           (!of->is_on[MMUL_ROUTE_COPY] || counters[MMUL_PANELS_COPIED] == panels);
     const int64_t received =
         of->is_on[MMUL_ROUTE_RECEIVE] ? counters[MMUL_PANELS_RECEIVED] : panels;
-    return has_left ? received : mmul_smaller(received, panels - 1);
+    return has_left ? received : mmul_min(received, panels - 1);
 }
 
 // Publishes arrivals of the open moves. Returns true if any rank may have waited for one.
@@ -339,7 +344,7 @@ static bool publish_arrivals(const struct mmul_mover *m) {
 
 // Advances the sums, one stage after the other in the same order on all nodes.
 static bool advance_sums(struct mmul_mover *m) {
-    while (m->summed < m->stage_count && mmul_sums_are_over(&m->stages[m->summed]))
+    while (m->summed < m->stage_count && mmul_sums_are_complete(&m->stages[m->summed]))
         m->summed++;
     return m->summed < m->stage_count && m->summed <= m->over + 1 &&
            mmul_sums_advance(&m->sums, &m->stages[m->summed]);
@@ -354,7 +359,7 @@ static void begin_transfer(struct mmul_mover *m, struct mmul_mover_route *route)
         &route->streams[route->streams_begun++ % (MMUL_CHANNEL_PACKETS + 1)];
     *stream = (struct mmul_stream){.stage = stage, .transfer = *transfer, .staging = m->staging};
     if (route->node_bytes != NULL)
-        mmul_transfer_bytes(stage->is.schedule, transfer, route->node_bytes);
+        mmul_transfer_node_bytes(stage->is.schedule, transfer, route->node_bytes);
     begin_span(m, route);
     mmul_channel_begin(&route->channel,
                        &(struct mmul_cargo){.bytes = transfer->bytes,
@@ -385,7 +390,7 @@ static bool advance_route(struct mmul_mover *m, enum mmul_route index) {
     return moved;
 }
 
-enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
+enum mmul_poll_result mmul_mover_poll(struct mmul_mover *mover) {
     struct mmul_mover *m = mover;
     bool moved = false;
     for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++)
@@ -398,15 +403,15 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
     moved |= end_stages(m);
     const int64_t from = find_wake_stage(m);
     // The threshold has changed, so progress since the last call may have been missed.
-    moved |= atomic_exchange(&m->site->progress->news_from, from) != from;
+    moved |= atomic_exchange(&m->rank_resources->progress->wake_from_stage, from) != from;
     if (moved)
-        return MMUL_ATTEND_MOVED;
+        return MMUL_POLL_PROGRESSED;
     if (m->over == m->stage_count)
-        return MMUL_ATTEND_FINISHED;
+        return MMUL_POLL_FINISHED;
     bool is_under_way = false;
     for (int i = 0; i < MMUL_ROUTES; i++)
         is_under_way |= !mmul_channel_is_free(&m->routes[i].channel);
-    return is_under_way ? MMUL_ATTEND_UNDER_WAY : MMUL_ATTEND_NOTHING;
+    return is_under_way ? MMUL_POLL_IN_FLIGHT : MMUL_POLL_IDLE;
 }
 
 // --------------------------------------------------------------------------- creation, destruction
@@ -434,8 +439,8 @@ static bool scan_stages(struct mmul_mover *m, enum mmul_route index, int64_t *mo
         m->moved[i].marks[index] = mark;
         mark += final_count(stage, index);
         any |= m->moved[i].is_on[index];
-        *most = mmul_larger(*most, mmul_route_buffer_bytes(stage->is.schedule, index));
-        *ends |= moves_values(stage) || stage->is.schedule->whole_is_spread;
+        *most = mmul_max(*most, mmul_route_buffer_bytes(stage->is.schedule, index));
+        *ends |= moves_values(stage) || stage->is.schedule->whole_is_distributed;
     }
     return any;
 }
@@ -443,7 +448,7 @@ static bool scan_stages(struct mmul_mover *m, enum mmul_route index, int64_t *mo
 static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
                                    struct mmul_error *err) {
     struct mmul_mover_route *route = &m->routes[index];
-    const struct mmul_comm *comm = m->site->context->comm;
+    const struct mmul_comm *comm = m->rank_resources->context->comm;
     enum mmul_channel_kind kind = kinds[index];
     enum mmul_status status = MMUL_OK;
     int64_t bytes = 0;
@@ -453,7 +458,7 @@ static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
     bool any = scan_stages(m, index, &bytes, &ends);
     begin_list(m, index);
     if (any)
-        status = mmul_channel_init(&route->channel, kind, &m->site->transport,
+        status = mmul_channel_init(&route->channel, kind, &m->rank_resources->transport,
                                    ends ? &mmul_stream_end : NULL, bytes, err);
     if (status == MMUL_OK && any && (kind == MMUL_CHANNEL_SCATTER || kind == MMUL_CHANNEL_GATHER))
         status = MMUL_ALLOCATE(route->node_bytes, comm->node_count, "traffic", err);
@@ -471,17 +476,19 @@ static void begin_counting(struct mmul_mover *m, int index) {
         publish_counter(m, &stage->progress->has_arrived, stage->is.panels);
 }
 
-enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *site,
+enum mmul_status mmul_mover_init(struct mmul_mover *mover,
+                                 struct mmul_rank_resources *rank_resources,
                                  struct mmul_stage *stages, int stage_count,
                                  struct mmul_error *err) {
-    *mover = (struct mmul_mover){.site = site, .stages = stages, .stage_count = stage_count};
+    *mover = (struct mmul_mover){
+        .rank_resources = rank_resources, .stages = stages, .stage_count = stage_count};
     enum mmul_status status = MMUL_ALLOCATE(mover->moved, stage_count, "traffic", err);
     for (int i = 0; i < MMUL_ROUTES && status == MMUL_OK; i++)
         status = init_route(mover, (enum mmul_route)i, err);
     int64_t copied_bytes = 0;
     for (int i = 0; status == MMUL_OK && i < stage_count; i++) {
         if (mover->moved[i].is_on[MMUL_ROUTE_COPY])
-            copied_bytes = mmul_larger(copied_bytes, mmul_move_staging_bytes(&stages[i]));
+            copied_bytes = mmul_max(copied_bytes, mmul_move_buffer_bytes(&stages[i]));
         begin_counting(mover, i);
     }
     return status == MMUL_OK && copied_bytes > 0

@@ -8,19 +8,19 @@
 //
 // A stage may begin when the stage two before it is over on this node. Consecutive stages have
 // lanes and slots of their own, so that one is loaded while the other is computed. Early moves
-// (plan/program/program_early.c) are in flight until they are due, several at a time.
+// (plan/program/program_early_moves.c) are in flight until they are due, several at a time.
 //
 // Resuming a run would need another reader of these lists; the lists stay as they are. A transfer
 // or task that is done already is one with its counter raised; the lines of such a task are taken
-// (exec/memory/claims.h). But the results must still exist: today the temporary file of a run that
-// ended is removed (io/output_path.c, io/unfinished.c), and its segment is gone.
+// (exec/memory/stealing.h). But the results must still exist: today the temporary file of a run
+// that ended is removed (io/output_path.c, io/unfinished_files.c), and its segment is gone.
 #pragma once
 
 #include "comm/channel.h"
-#include "exec/setup/pipeline.h"
 #include "exec/steps/product.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 #include "exec/steps/sums.h"
+#include "exec/threads/compute_thread.h"
 #include "exec/traffic/streams.h"
 #include "plan/lists/transfers.h"
 
@@ -61,10 +61,10 @@ struct mmul_mover_route {
 };
 
 struct mmul_mover {
-    struct mmul_site *site;         // borrowed
-    struct mmul_stage *stages;      // borrowed from the run
-    int stage_count;                // number of stages
-    struct mmul_mover_stage *moved; // owned: counters of each stage
+    struct mmul_rank_resources *rank_resources; // borrowed
+    struct mmul_stage *stages;                  // borrowed from the run
+    int stage_count;                            // number of stages
+    struct mmul_mover_stage *moved;             // owned: counters of each stage
     // Number of stages that are over on this node, early moves that are not due excepted.
     int over;
     int ended;   // number of stages that are over without exception
@@ -76,11 +76,12 @@ struct mmul_mover {
 };
 
 // Local. Buffer sizes come from the plan. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *site,
+enum mmul_status mmul_mover_init(struct mmul_mover *mover,
+                                 struct mmul_rank_resources *rank_resources,
                                  struct mmul_stage *stages, int stage_count,
                                  struct mmul_error *err);
 void mmul_mover_fini(struct mmul_mover *mover);
 
 // Advances all transfers that can advance. The first failure is kept in site->failure. Traffic then
 // continues, void, so that no rank waits forever.
-enum mmul_attention mmul_mover_attend(struct mmul_mover *mover);
+enum mmul_poll_result mmul_mover_poll(struct mmul_mover *mover);

@@ -4,9 +4,9 @@
 #include "exec/traffic/streams.h"
 
 #include "base/integer.h"
-#include "exec/steps/site.h"
+#include "exec/steps/rank_resources.h"
 #include "exec/traffic/move.h"
-#include "io/repeated.h"
+#include "io/broadcast.h"
 #include "model/matrix.h"
 
 // The byte range of a call, and its memory.
@@ -26,7 +26,7 @@ static const struct mmul_schedule *schedule_of(const struct stream_walk *p) {
     return p->stream->stage->is.schedule;
 }
 
-static struct mmul_files *files_of(const struct stream_walk *p) {
+static struct mmul_product_root_files *files_of(const struct stream_walk *p) {
     return &p->stream->stage->product->files;
 }
 
@@ -52,7 +52,7 @@ static int64_t element_bytes(const struct stream_walk *p) {
 static enum mmul_status transfer_elements(struct stream_walk *p, struct mmul_region region,
                                           int64_t begin, int64_t end, char *memory,
                                           struct mmul_error *err) {
-    struct mmul_files *files = files_of(p);
+    struct mmul_product_root_files *files = files_of(p);
     float *floats = (float *)(void *)memory;
     double *doubles = (double *)(void *)memory;
     p->written += (end - begin) * element_bytes(p);
@@ -61,8 +61,8 @@ static enum mmul_status transfer_elements(struct stream_walk *p, struct mmul_reg
                    ? mmul_output_write_double(files->output, region, begin, end, doubles, err)
                    : mmul_output_write_float(files->output, region, begin, end, floats, err);
     if (content_of(p) == MMUL_CONTENT_PANEL && files->spread >= 0) {
-        mmul_values_read_rows(p->stream->stage->site->values, files->spread, region, begin, end,
-                              floats);
+        mmul_values_read_rows(p->stream->stage->rank_resources->values, files->spread, region,
+                              begin, end, floats);
         return MMUL_OK;
     }
     struct mmul_matrix *input = content_of(p) == MMUL_CONTENT_PIECES  ? files->split
@@ -71,9 +71,9 @@ static enum mmul_status transfer_elements(struct stream_walk *p, struct mmul_reg
     int64_t elements = end - begin;
     enum mmul_status status;
     if (content_of(p) == MMUL_CONTENT_C_IN) {
-        struct mmul_repeated c_in = {
+        struct mmul_broadcast_matrix c_in = {
             .matrix = input, .shape = schedule_of(p)->problem.c, .dtype = element_dtype(p)};
-        status = mmul_repeated_read(&c_in, region, begin, end, memory, err);
+        status = mmul_broadcast_read(&c_in, region, begin, end, memory, err);
         elements = c_in.elements_read;
     } else if (element_dtype(p) == MMUL_F64) {
         status = mmul_matrix_read_double(input, region, begin, end, doubles, err);
@@ -89,7 +89,7 @@ static enum mmul_status transfer_region(struct stream_walk *p, struct mmul_regio
                                         struct mmul_error *err) {
     int64_t each = element_bytes(p), at = p->at;
     p->at += mmul_region_count(region) * each;
-    int64_t from = mmul_larger(at, p->window.begin), to = mmul_smaller(p->at, p->window.end);
+    int64_t from = mmul_max(at, p->window.begin), to = mmul_min(p->at, p->window.end);
     if (from >= to)
         return MMUL_OK;
     return transfer_elements(p, region, (from - at) / each, (to - at) / each,
@@ -101,14 +101,15 @@ static enum mmul_status transfer_range(struct stream_walk *p, struct mmul_range 
                                        struct mmul_error *err) {
     const struct mmul_schedule *schedule = schedule_of(p);
     const struct mmul_problem *problem = &schedule->problem;
-    int64_t count = mmul_stretch_count(problem, schedule->axis, range.begin, range.end);
+    int64_t count = mmul_matrix_range_count(problem, schedule->axis, range.begin, range.end);
     enum mmul_status status = MMUL_OK;
     for (int64_t i = 0; status == MMUL_OK && i < count && p->at < p->window.end; i++) {
-        struct mmul_stretch s = mmul_stretch_at(problem, schedule->axis, range.begin, range.end, i);
+        struct mmul_matrix_range s =
+            mmul_matrix_range_at(problem, schedule->axis, range.begin, range.end, i);
         status = transfer_region(p,
                                  content_of(p) == MMUL_CONTENT_PIECES
-                                     ? mmul_stretch_operand(problem, schedule->axis, s)
-                                     : mmul_stretch_result(problem, schedule->axis, s),
+                                     ? mmul_matrix_range_operand(problem, schedule->axis, s)
+                                     : mmul_matrix_range_result(problem, schedule->axis, s),
                                  err);
     }
     return status;
@@ -117,14 +118,14 @@ static enum mmul_status transfer_range(struct stream_walk *p, struct mmul_range 
 // Returns the lent part of a stretch's rectangle. lines_before: lines of the rank in the pass
 // before this stretch.
 static struct mmul_region lent_region(const struct mmul_schedule *schedule,
-                                      const struct mmul_lent *lent, struct mmul_region stretch,
-                                      int64_t lines_before) {
+                                      const struct mmul_stolen_block_lines *lent,
+                                      struct mmul_region stretch, int64_t lines_before) {
     bool rows = schedule->axis == MMUL_ROWS;
     struct mmul_region r = stretch;
     int64_t first = (rows ? stretch.row_begin : stretch.col_begin) - lines_before;
-    *(rows ? &r.row_begin : &r.col_begin) += mmul_larger(0, lent->lines.begin - lines_before);
+    *(rows ? &r.row_begin : &r.col_begin) += mmul_max(0, lent->lines.begin - lines_before);
     *(rows ? &r.row_end : &r.col_end) =
-        mmul_smaller(rows ? stretch.row_end : stretch.col_end, first + lent->lines.end);
+        mmul_min(rows ? stretch.row_end : stretch.col_end, first + lent->lines.end);
     *(rows ? &r.col_begin : &r.row_begin) = lent->width.begin;
     *(rows ? &r.col_end : &r.row_end) = lent->width.end;
     return r;
@@ -133,7 +134,7 @@ static struct mmul_region lent_region(const struct mmul_schedule *schedule,
 // Transfers a row of a stretch's rectangle, without its lent parts.
 static enum mmul_status transfer_row(struct stream_walk *p, int rank, struct mmul_region stretch,
                                      int64_t lines_before, int64_t row, struct mmul_error *err) {
-    const struct mmul_files *files = files_of(p);
+    const struct mmul_product_root_files *files = files_of(p);
     struct mmul_region left = stretch;
     enum mmul_status status = MMUL_OK;
     left.row_begin = row;
@@ -141,11 +142,11 @@ static enum mmul_status transfer_row(struct stream_walk *p, int rank, struct mmu
     while (status == MMUL_OK && left.col_begin < stretch.col_end) {
         struct mmul_range hole = {stretch.col_end, stretch.col_end};
         for (int i = 0; i < files->lent_count; i++) {
-            const struct mmul_lent *lent = &files->lent[i];
+            const struct mmul_stolen_block_lines *lent = &files->lent[i];
             if (lent->rank != rank || lent->pass != p->stream->transfer.pass.index)
                 continue;
             struct mmul_region r = lent_region(schedule_of(p), lent, stretch, lines_before);
-            int64_t begin = mmul_larger(r.col_begin, left.col_begin);
+            int64_t begin = mmul_max(r.col_begin, left.col_begin);
             if (r.row_begin <= row && row < r.row_end && begin < r.col_end && begin < hole.begin)
                 hole = (struct mmul_range){begin, r.col_end};
         }
@@ -158,7 +159,7 @@ static enum mmul_status transfer_row(struct stream_walk *p, int rank, struct mmu
 }
 
 static bool is_lent(const struct stream_walk *p, int rank) {
-    const struct mmul_files *files = files_of(p);
+    const struct mmul_product_root_files *files = files_of(p);
     for (int i = 0; i < files->lent_count; i++)
         if (files->lent[i].rank == rank && files->lent[i].pass == p->stream->transfer.pass.index)
             return true;
@@ -169,9 +170,9 @@ static bool is_lent(const struct stream_walk *p, int rank) {
 static enum mmul_status transfer_result(struct stream_walk *p, int rank, struct mmul_error *err) {
     const struct mmul_schedule *schedule = schedule_of(p);
     struct mmul_pass pass = p->stream->transfer.pass;
-    struct mmul_stretch s;
+    struct mmul_matrix_range s;
     enum mmul_status status = MMUL_OK;
-    struct mmul_walk walk =
+    struct mmul_stretch_walk walk =
         mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
     bool lent = is_lent(p, rank);
     int64_t lines = 0;
@@ -224,11 +225,11 @@ static enum mmul_status produce(void *context, int node, int64_t begin, int64_t 
     if (stream->transfer.content != MMUL_CONTENT_PART)
         return transfer_node(&p, node, err);
     if (to != NULL)
-        return mmul_piece_fetch(stream->stage, &stream->transfer, to, err);
+        return mmul_piece_read(stream->stage, &stream->transfer, to, err);
     const enum mmul_status status =
-        mmul_piece_fetch(stream->stage, &stream->transfer, stream->staging, err);
+        mmul_piece_read(stream->stage, &stream->transfer, stream->staging, err);
     return status == MMUL_OK
-               ? mmul_piece_store(stream->stage, &stream->transfer, false, stream->staging, err)
+               ? mmul_piece_write(stream->stage, &stream->transfer, false, stream->staging, err)
                : status;
 }
 
@@ -238,7 +239,7 @@ static enum mmul_status consume(void *context, int node, int64_t begin, int64_t 
     const struct mmul_transfer *transfer = &stream->transfer;
     struct stream_walk p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
     if (transfer->content == MMUL_CONTENT_PART)
-        return mmul_piece_store(stream->stage, transfer, transfer->piece.is_sum, from, err);
+        return mmul_piece_write(stream->stage, transfer, transfer->piece.is_sum, from, err);
     if (from == NULL) // in place already, and counted when it was computed
         return MMUL_OK;
     enum mmul_status status = transfer_node(&p, node, err);

@@ -9,7 +9,7 @@
 
 enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging, int64_t bytes,
                                              struct mmul_error *err) {
-    bytes = mmul_smaller(bytes, MMUL_STAGING_BUFFER_BYTES);
+    bytes = mmul_min(bytes, MMUL_STAGING_BUFFER_BYTES);
     if (staging->capacity >= bytes)
         return MMUL_OK;
     mmul_staging_buffer_fini(staging);
@@ -42,8 +42,8 @@ static bool next_piece(const struct piece *first, int64_t rows, int64_t cols, st
         piece->row = 0;
         piece->col += first->cols;
     }
-    piece->rows = mmul_smaller(first->rows, rows - piece->row);
-    piece->cols = mmul_smaller(first->cols, cols - piece->col);
+    piece->rows = mmul_min(first->rows, rows - piece->row);
+    piece->cols = mmul_min(first->cols, cols - piece->col);
     return piece->col < cols;
 }
 
@@ -60,16 +60,17 @@ static enum mmul_status begin_piece(struct mmul_staging_buffer *staging, struct 
                                 err);
 }
 
-enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,
-                                           struct mmul_device *device,
-                                           const struct mmul_download *d, struct mmul_error *err) {
+enum mmul_status mmul_staging_buffer_download(struct mmul_staging_buffer *staging,
+                                              struct mmul_device *device,
+                                              const struct mmul_download *d,
+                                              struct mmul_error *err) {
     const int64_t each = (int64_t)mmul_dtype_bytes(d->dtype);
     enum mmul_status status = mmul_staging_buffer_reserve(staging, d->rows * d->cols * each, err);
     if (status != MMUL_OK)
         return status;
     // Size of every piece, except the last in a row or column of pieces.
-    const int64_t capacity = staging->capacity / each, cols = mmul_smaller(d->cols, capacity);
-    const struct piece first = {.rows = mmul_smaller(d->rows, capacity / cols), .cols = cols};
+    const int64_t capacity = staging->capacity / each, cols = mmul_min(d->cols, capacity);
+    const struct piece first = {.rows = mmul_min(d->rows, capacity / cols), .cols = cols};
     struct piece coming = first;
     int turn = 0;
     bool has_more = true;

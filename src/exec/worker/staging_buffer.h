@@ -25,6 +25,7 @@ void mmul_staging_buffer_fini(struct mmul_staging_buffer *staging);
 
 // Downloads what `d` describes, and returns when it has arrived. Operations on other buffers
 // continue. On failure the destination in host memory is undefined.
-enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,
-                                           struct mmul_device *device,
-                                           const struct mmul_download *d, struct mmul_error *err);
+enum mmul_status mmul_staging_buffer_download(struct mmul_staging_buffer *staging,
+                                              struct mmul_device *device,
+                                              const struct mmul_download *d,
+                                              struct mmul_error *err);

@@ -47,7 +47,7 @@ static int64_t bytes_of(enum mmul_dtype dtype, int64_t count) {
 
 static struct survey survey_entries(struct mmul_tile_cache *cache) {
     struct survey s = {0};
-    for (int i = 0; i < mmul_larger(cache->most, 1); i++) {
+    for (int i = 0; i < mmul_max(cache->most, 1); i++) {
         struct mmul_cached_tile *e = &cache->entries[i];
         bool is_free = !e->is_taken && (cache->pinned == 0 || e->used < cache->pinned);
         s.bytes += bytes_of(e->dtype, e->capacity);
@@ -66,7 +66,7 @@ static enum mmul_status acquire_entry(struct mmul_tile_cache *cache, struct mmul
     const int64_t bytes = bytes_of(dtype, count);
     for (;;) {
         const struct survey s = survey_entries(cache);
-        if (s.unmade != NULL && (s.oldest == NULL || s.bytes + bytes <= cache->bytes_most)) {
+        if (s.unmade != NULL && (s.oldest == NULL || s.bytes + bytes <= cache->max_bytes)) {
             *entry = s.unmade;
             return entry_make(s.unmade, device, dtype, count, err);
         }
@@ -84,17 +84,18 @@ enum mmul_status mmul_tile_cache_reserve(struct mmul_tile_cache *cache, struct m
                                          struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     cache->most = count;
-    cache->bytes_most = INT64_MAX / 2; // limited by the count only
+    cache->max_bytes = INT64_MAX / 2; // limited by the count only
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = entry_make(&cache->entries[i], device, dtype, capacity, err);
     return status;
 }
 
-enum mmul_status mmul_tile_cache_limit(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                       int64_t bytes, int64_t largest, struct mmul_error *err) {
+enum mmul_status mmul_tile_cache_set_limit(struct mmul_tile_cache *cache,
+                                           struct mmul_device *device, int64_t bytes,
+                                           int64_t largest, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     cache->most = MMUL_CACHED_TILES;
-    cache->bytes_most = bytes;
+    cache->max_bytes = bytes;
     mmul_tile_cache_pin(cache);
     for (int i = 0; status == MMUL_OK && i < MMUL_CACHED_TILES; i++)
         if (bytes_of(cache->entries[i].dtype, cache->entries[i].capacity) > largest)
@@ -105,7 +106,7 @@ enum mmul_status mmul_tile_cache_limit(struct mmul_tile_cache *cache, struct mmu
     return status;
 }
 
-void mmul_tile_cache_drop(struct mmul_tile_cache *cache, struct mmul_device *device) {
+void mmul_tile_cache_clear(struct mmul_tile_cache *cache, struct mmul_device *device) {
     for (int i = 0; i < MMUL_CACHED_TILES; i++)
         entry_drop(&cache->entries[i], device);
     *cache = (struct mmul_tile_cache){0};
@@ -122,7 +123,7 @@ static const char *tile_end(const struct mmul_host_tile *t) {
            ((t->rows - 1) * t->ld + t->cols) * (int64_t)mmul_dtype_bytes(t->dtype);
 }
 
-void mmul_tile_cache_forget(struct mmul_tile_cache *cache, const void *begin, const void *end) {
+void mmul_tile_cache_invalidate(struct mmul_tile_cache *cache, const void *begin, const void *end) {
     for (int i = 0; i < MMUL_CACHED_TILES; i++) {
         struct mmul_host_tile *t = &cache->entries[i].holds;
         bool is_outside =
@@ -155,8 +156,9 @@ static bool locate_tile(const struct mmul_host_tile *whole, const struct mmul_ho
     return true;
 }
 
-struct mmul_cached_tile *mmul_tile_cache_entry(struct mmul_tile_cache *cache,
-                                               const struct mmul_host_tile *tile, int64_t *offset) {
+struct mmul_cached_tile *mmul_tile_cache_find_entry(struct mmul_tile_cache *cache,
+                                                    const struct mmul_host_tile *tile,
+                                                    int64_t *offset) {
     for (int i = 0; i < MMUL_CACHED_TILES; i++) {
         struct mmul_cached_tile *e = &cache->entries[i];
         int64_t row, col;
@@ -172,7 +174,7 @@ struct mmul_cached_tile *mmul_tile_cache_entry(struct mmul_tile_cache *cache,
 bool mmul_tile_cache_find(struct mmul_tile_cache *cache, const struct mmul_host_tile *tile,
                           struct mmul_operand *operand) {
     int64_t offset = 0;
-    struct mmul_cached_tile *entry = mmul_tile_cache_entry(cache, tile, &offset);
+    struct mmul_cached_tile *entry = mmul_tile_cache_find_entry(cache, tile, &offset);
     if (entry == NULL)
         return false;
     entry->used = ++cache->requests;
@@ -187,7 +189,7 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
     if (mmul_tile_cache_find(cache, tile, operand))
         return MMUL_OK;
     enum mmul_status status =
-        acquire_entry(cache, device, mmul_dtype_computed(tile->dtype, tile->dtype),
+        acquire_entry(cache, device, mmul_dtype_of_product(tile->dtype, tile->dtype),
                       tile->rows * tile->cols, &entry, err);
     if (status != MMUL_OK)
         return status;
@@ -206,9 +208,10 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
     return status;
 }
 
-enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                      enum mmul_dtype dtype, int64_t count,
-                                      struct mmul_cached_tile **entry, struct mmul_error *err) {
+enum mmul_status mmul_tile_cache_reserve_result(struct mmul_tile_cache *cache,
+                                                struct mmul_device *device, enum mmul_dtype dtype,
+                                                int64_t count, struct mmul_cached_tile **entry,
+                                                struct mmul_error *err) {
     enum mmul_status status = acquire_entry(cache, device, dtype, count, entry, err);
     if (status != MMUL_OK)
         return status;
@@ -220,22 +223,24 @@ enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul
     return MMUL_OK;
 }
 
-void mmul_tile_cache_give(struct mmul_cached_tile *entry, const struct mmul_host_tile *holds) {
+void mmul_tile_cache_return_result(struct mmul_cached_tile *entry,
+                                   const struct mmul_host_tile *holds) {
     entry->is_taken = false;
     if (holds != NULL)
         entry->holds = *holds;
 }
 
-void mmul_tile_cache_move(struct mmul_tile_cache *cache, const struct mmul_host_tile *from,
-                          const struct mmul_host_tile *to) {
+void mmul_tile_cache_rekey(struct mmul_tile_cache *cache, const struct mmul_host_tile *from,
+                           const struct mmul_host_tile *to) {
     int64_t offset = 0;
-    struct mmul_cached_tile *entry = mmul_tile_cache_entry(cache, from, &offset);
+    struct mmul_cached_tile *entry = mmul_tile_cache_find_entry(cache, from, &offset);
     if (entry != NULL && entry->holds.rows == from->rows && entry->holds.cols == from->cols)
         entry->holds = *to;
 }
 
-int64_t mmul_tile_cache_cut(const struct mmul_tile_cache *cache, const struct mmul_host_tile *whole,
-                            bool rows, int64_t from, int64_t to) {
+int64_t mmul_tile_cache_find_boundary(const struct mmul_tile_cache *cache,
+                                      const struct mmul_host_tile *whole, bool rows, int64_t from,
+                                      int64_t to) {
     for (int i = 0; i < MMUL_CACHED_TILES; i++) {
         const struct mmul_host_tile *t = &cache->entries[i].holds;
         int64_t row, col;

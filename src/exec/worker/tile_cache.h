@@ -2,7 +2,7 @@
 //
 // A cache of matrix tiles in buffers of a device. The key of a tile is its address in host memory.
 // A tile that is needed again, or a part of it, is not uploaded again. The caller must report
-// changes of host memory (mmul_tile_cache_forget).
+// changes of host memory (mmul_tile_cache_invalidate).
 #pragma once
 
 #include "device/device.h"
@@ -29,13 +29,13 @@ struct mmul_cached_tile {
     // the check.
     bool is_sound;
     int64_t asked;
-    uint32_t bits; // if is_sound: sum of the tile's bits (device/project.h)
+    uint32_t bits; // if is_sound: sum of the tile's bits (device/matrix_sums.h)
 };
 
 struct mmul_tile_cache {
     struct mmul_cached_tile entries[MMUL_CACHED_TILES];
-    int most;           // number of entries, at most MMUL_CACHED_TILES
-    int64_t bytes_most; // capacity of all entries together
+    int most;          // number of entries, at most MMUL_CACHED_TILES
+    int64_t max_bytes; // capacity of all entries together
     int64_t requests;
     // Entries requested since this request number are not evicted; 0: none is pinned.
     int64_t pinned;
@@ -50,15 +50,16 @@ enum mmul_status mmul_tile_cache_reserve(struct mmul_tile_cache *cache, struct m
 
 // Creates entries on demand, up to this many bytes in all. Evicts entries until the limit holds,
 // and every entry larger than `largest`. Fails if the device does.
-enum mmul_status mmul_tile_cache_limit(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                       int64_t bytes, int64_t largest, struct mmul_error *err);
+enum mmul_status mmul_tile_cache_set_limit(struct mmul_tile_cache *cache,
+                                           struct mmul_device *device, int64_t bytes,
+                                           int64_t largest, struct mmul_error *err);
 
 // Releases all entries. The device may be lost.
-void mmul_tile_cache_drop(struct mmul_tile_cache *cache, struct mmul_device *device);
+void mmul_tile_cache_clear(struct mmul_tile_cache *cache, struct mmul_device *device);
 
 // Invalidates tiles in [begin, end) of host memory, because its content has changed or will change.
 // NULL, NULL: all tiles.
-void mmul_tile_cache_forget(struct mmul_tile_cache *cache, const void *begin, const void *end);
+void mmul_tile_cache_invalidate(struct mmul_tile_cache *cache, const void *begin, const void *end);
 
 // Pins all tiles that are loaded from now on, until the next call.
 void mmul_tile_cache_pin(struct mmul_tile_cache *cache);
@@ -68,8 +69,9 @@ bool mmul_tile_cache_find(struct mmul_tile_cache *cache, const struct mmul_host_
                           struct mmul_operand *operand);
 
 // Returns the entry that holds the whole tile, or NULL. *offset: start of the tile in the entry.
-struct mmul_cached_tile *mmul_tile_cache_entry(struct mmul_tile_cache *cache,
-                                               const struct mmul_host_tile *tile, int64_t *offset);
+struct mmul_cached_tile *mmul_tile_cache_find_entry(struct mmul_tile_cache *cache,
+                                                    const struct mmul_host_tile *tile,
+                                                    int64_t *offset);
 
 // Returns the tile as an operand, of float64 if it has that type, else of float32. Without a cached
 // copy it begins an upload, packed, into the least recently used entry. An entry that is too small
@@ -79,19 +81,22 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
                                       struct mmul_operand *operand, struct mmul_error *err);
 
 // take: reserves an entry for a result of `count` elements of `dtype`, contents undefined. The
-// entry is the caller's until mmul_tile_cache_give, which records the tile that it holds now, or
-// NULL.
-enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                      enum mmul_dtype dtype, int64_t count,
-                                      struct mmul_cached_tile **entry, struct mmul_error *err);
-void mmul_tile_cache_give(struct mmul_cached_tile *entry, const struct mmul_host_tile *holds);
+// entry is the caller's until mmul_tile_cache_return_result, which records the tile that it holds
+// now, or NULL.
+enum mmul_status mmul_tile_cache_reserve_result(struct mmul_tile_cache *cache,
+                                                struct mmul_device *device, enum mmul_dtype dtype,
+                                                int64_t count, struct mmul_cached_tile **entry,
+                                                struct mmul_error *err);
+void mmul_tile_cache_return_result(struct mmul_cached_tile *entry,
+                                   const struct mmul_host_tile *holds);
 
 // Changes the key of the entry that holds exactly `from` to `to`, a tile with the same numbers.
 // Does nothing if there is no such entry.
-void mmul_tile_cache_move(struct mmul_tile_cache *cache, const struct mmul_host_tile *from,
-                          const struct mmul_host_tile *to);
+void mmul_tile_cache_rekey(struct mmul_tile_cache *cache, const struct mmul_host_tile *from,
+                           const struct mmul_host_tile *to);
 
 // Returns the first position between `from` and `to` (rows or columns of `whole`) at which a cached
 // tile begins or ends. Returns `to` if there is none.
-int64_t mmul_tile_cache_cut(const struct mmul_tile_cache *cache, const struct mmul_host_tile *whole,
-                            bool rows, int64_t from, int64_t to);
+int64_t mmul_tile_cache_find_boundary(const struct mmul_tile_cache *cache,
+                                      const struct mmul_host_tile *whole, bool rows, int64_t from,
+                                      int64_t to);

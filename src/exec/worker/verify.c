@@ -17,7 +17,7 @@
 #include "base/random.h"
 #include "base/status.h"
 
-static void drop_pieces(struct mmul_verifier_room *room) {
+static void drop_pieces(struct mmul_verifier_memory *room) {
     for (int64_t i = 0; i < room->piece_count; i++)
         mmul_check_destroy(room->pieces[i].check);
     mmul_free(room->pieces);
@@ -27,23 +27,23 @@ static void drop_pieces(struct mmul_verifier_room *room) {
     room->piece_count = room->oldest = 0;
 }
 
-static void drop_saved(struct mmul_verifier_room *room) {
-    for (int64_t i = 0; room->saved != NULL && i < room->size.saved_count; i++)
+static void drop_saved(struct mmul_verifier_memory *room) {
+    for (int64_t i = 0; room->saved != NULL && i < room->size.cached_count; i++)
         mmul_free(room->saved[i].numbers);
     mmul_free(room->saved);
     room->saved = NULL;
 }
 
-static enum mmul_status create_saved(struct mmul_verifier_room *room, struct mmul_error *err) {
-    const int64_t count = room->size.saved_count;
+static enum mmul_status create_saved(struct mmul_verifier_memory *room, struct mmul_error *err) {
+    const int64_t count = room->size.cached_count;
     enum mmul_status status = MMUL_ALLOCATE(room->saved, count, "verification", err);
     for (int64_t i = 0; status == MMUL_OK && i < count; i++)
-        status = MMUL_ALLOCATE_RAW(room->saved[i].numbers, room->size.saved_numbers, "verification",
-                                   err);
+        status = MMUL_ALLOCATE_RAW(room->saved[i].numbers, room->size.cached_numbers,
+                                   "verification", err);
     return status;
 }
 
-static enum mmul_status create_pieces(struct mmul_verifier_room *room, int64_t count,
+static enum mmul_status create_pieces(struct mmul_verifier_memory *room, int64_t count,
                                       struct mmul_parallel parallel, struct mmul_error *err) {
     enum mmul_status status =
         MMUL_ALLOCATE(room->wrong, room->size.panel_units, "verification", err);
@@ -54,25 +54,25 @@ static enum mmul_status create_pieces(struct mmul_verifier_room *room, int64_t c
         status = mmul_check_create_room(room->size.check_bytes, check, err);
         if (status != MMUL_OK)
             break;
-        mmul_check_share(*check, parallel);
+        mmul_check_set_parallel(*check, parallel);
         room->piece_count++;
     }
     return status;
 }
 
 // Grows the room to the largest request so far.
-static enum mmul_status reserve(struct mmul_verifier_room *room,
+static enum mmul_status reserve(struct mmul_verifier_memory *room,
                                 const struct mmul_verifier_request *r, struct mmul_error *err) {
     const struct mmul_check_need need = {r->axis, r->piece_units_max, r->panel_units_max, r->k_max,
-                                         r->saved_count};
-    const int64_t pieces = mmul_larger(room->piece_count, r->piece_count);
+                                         r->cached_count};
+    const int64_t pieces = mmul_max(room->piece_count, r->piece_count);
     struct mmul_check_size size = room->size;
     mmul_check_size_add(&size, &need);
     const bool is_larger = pieces > room->piece_count ||
                            size.check_bytes > room->size.check_bytes ||
                            size.panel_units > room->size.panel_units,
-               saves_others = size.saved_count != room->size.saved_count ||
-                              size.saved_numbers != room->size.saved_numbers;
+               saves_others = size.cached_count != room->size.cached_count ||
+                              size.cached_numbers != room->size.cached_numbers;
     if (is_larger)
         drop_pieces(room);
     if (saves_others)
@@ -82,7 +82,8 @@ static enum mmul_status reserve(struct mmul_verifier_room *room,
     return status == MMUL_OK && saves_others ? create_saved(room, err) : status;
 }
 
-enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
+enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
+                                    struct mmul_verifier_memory *room,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err) {
     const struct mmul_verifier_request *r = request;
@@ -90,20 +91,20 @@ enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_
                                        .axis = r->axis,
                                        .piece_units_max = r->piece_units_max,
                                        .k_max = r->k_max,
-                                       .piece_lasts = r->saved_count > 0,
+                                       .piece_lasts = r->cached_count > 0,
                                        .seed = r->seed,
                                        .watch = r->watch};
     room->user = NULL;
     return reserve(room, r, err);
 }
 
-void mmul_verifier_room_fini(struct mmul_verifier_room *room) {
+void mmul_verifier_room_fini(struct mmul_verifier_memory *room) {
     drop_pieces(room);
     drop_saved(room);
-    *room = (struct mmul_verifier_room){0};
+    *room = (struct mmul_verifier_memory){0};
 }
 
-void mmul_verifier_forget(struct mmul_verifier *verifier) {
+void mmul_verifier_invalidate(struct mmul_verifier *verifier) {
     if (verifier->room != NULL)
         verifier->room->user = NULL;
 }
@@ -115,10 +116,10 @@ static struct mmul_product turn(const struct mmul_verifier *v, const struct mmul
 
 // ---------------------------------------------------------------------------------- lasting pieces
 
-void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *begin,
-                                 const void *end) {
-    for (int64_t i = 0; room->saved != NULL && i < room->size.saved_count; i++) {
-        struct mmul_saved_sums *s = &room->saved[i];
+void mmul_verifier_invalidate_memory(struct mmul_verifier_memory *room, const void *begin,
+                                     const void *end) {
+    for (int64_t i = 0; room->saved != NULL && i < room->size.cached_count; i++) {
+        struct mmul_saved_projection *s = &room->saved[i];
         if ((const char *)s->begin < (const char *)end &&
             (const char *)s->end > (const char *)begin)
             s->begin = s->end = NULL;
@@ -126,21 +127,22 @@ void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *be
 }
 
 // Returns the key of a product's piece.
-static struct mmul_saved_sums key_of(const struct mmul_verifier *v, const struct mmul_product *p) {
+static struct mmul_saved_projection key_of(const struct mmul_verifier *v,
+                                           const struct mmul_product *p) {
     const int64_t lines = p->transpose_b ? p->n : p->k, length = p->transpose_b ? p->k : p->n;
     const int64_t span = ((lines - 1) * p->ldb + length) * (int64_t)mmul_dtype_bytes(p->b_dtype);
-    return (struct mmul_saved_sums){.begin = p->b,
-                                    .end = (const char *)p->b + span,
-                                    .units = p->n,
-                                    .ld = p->ldb,
-                                    .k = p->k,
-                                    .dtype = p->b_dtype,
-                                    .transposed = p->transpose_b,
-                                    .has_c_in = p->beta != 0,
-                                    .seed = v->seed};
+    return (struct mmul_saved_projection){.begin = p->b,
+                                          .end = (const char *)p->b + span,
+                                          .units = p->n,
+                                          .ld = p->ldb,
+                                          .k = p->k,
+                                          .dtype = p->b_dtype,
+                                          .transposed = p->transpose_b,
+                                          .has_c_in = p->beta != 0,
+                                          .seed = v->seed};
 }
 
-static bool are_same(const struct mmul_saved_sums *a, const struct mmul_saved_sums *b) {
+static bool are_same(const struct mmul_saved_projection *a, const struct mmul_saved_projection *b) {
     return a->begin == b->begin && a->units == b->units && a->ld == b->ld && a->k == b->k &&
            a->dtype == b->dtype && a->transposed == b->transposed && a->has_c_in == b->has_c_in &&
            a->seed == b->seed;
@@ -150,11 +152,11 @@ static bool are_same(const struct mmul_saved_sums *a, const struct mmul_saved_su
 // the result.
 static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul_product *p,
                                       struct mmul_check *check, struct mmul_error *err) {
-    struct mmul_verifier_room *room = v->room;
-    struct mmul_saved_sums key = key_of(v, p), *oldest = &room->saved[0];
+    struct mmul_verifier_memory *room = v->room;
+    struct mmul_saved_projection key = key_of(v, p), *oldest = &room->saved[0];
     key.used = ++room->requests;
-    for (int64_t i = 0; i < room->size.saved_count; i++) {
-        struct mmul_saved_sums *s = &room->saved[i];
+    for (int64_t i = 0; i < room->size.cached_count; i++) {
+        struct mmul_saved_projection *s = &room->saved[i];
         if (are_same(s, &key)) {
             s->used = key.used;
             mmul_check_resume(check, p, v->seed, s->numbers);
@@ -174,21 +176,21 @@ static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul
 // the check begun with it.
 static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_product *p,
                                     struct mmul_check **check, struct mmul_error *err) {
-    struct mmul_verifier_room *room = v->room;
+    struct mmul_verifier_memory *room = v->room;
     for (int64_t i = 0; room->user != v && i < room->piece_count; i++) {
         room->pieces[i].piece = NULL;
         mmul_check_fit(room->pieces[i].check, v->piece_units_max, v->k_max);
     }
     room->user = v;
     for (int64_t i = 0; p->b != NULL && i < room->piece_count; i++) {
-        const struct mmul_projected *known = &room->pieces[i];
+        const struct mmul_projection *known = &room->pieces[i];
         if (known->piece != p->b || known->units != p->n || known->ld != p->ldb)
             continue;
         *check = known->check;
         return MMUL_OK;
     }
-    struct mmul_projected *next = &room->pieces[room->oldest];
-    mmul_check_ask(next->check, v->source);
+    struct mmul_projection *next = &room->pieces[room->oldest];
+    mmul_check_set_source(next->check, v->source);
     room->oldest = (room->oldest + 1) % room->piece_count;
     *check = next->check;
     enum mmul_status status = v->piece_lasts && p->b != NULL
@@ -243,7 +245,7 @@ static enum mmul_status distrust(const struct mmul_verifier *v, struct mmul_work
     char why[160];
     snprintf(why, sizeof why, "%lld wrong %s%s in %s", (long long)wrong,
              v->axis == MMUL_ROWS ? "column" : "row", wrong == 1 ? "" : "s", place);
-    return mmul_worker_blame(worker, why, place, err);
+    return mmul_worker_replace_wrong_device(worker, why, place, err);
 }
 
 // Computes the whole block again on the device that erred, such as OpenBLAS, in four parts with odd
@@ -279,10 +281,10 @@ static enum mmul_status judge_again(struct mmul_verifier *v, const struct mmul_p
                                     struct mmul_error *err) {
     unsigned char found[256];
     v->seed = mmul_random_at(v->seed, 0);
-    mmul_verifier_forget(v);
+    mmul_verifier_invalidate(v);
     enum mmul_status status = begin_check(v, p, check, err);
     for (int64_t begin = 0; status == MMUL_OK && begin < p->m; begin += (int64_t)sizeof found) {
-        int64_t end = mmul_smaller(begin + (int64_t)sizeof found, p->m);
+        int64_t end = mmul_min(begin + (int64_t)sizeof found, p->m);
         mmul_check_rows(*check, p, begin, end, found);
         for (int64_t line = begin; line < end; line++) {
             *wrong += found[line - begin] && !v->room->wrong[line];
@@ -298,23 +300,24 @@ static enum mmul_status judge_again(struct mmul_verifier *v, const struct mmul_p
 static enum mmul_status first_look(struct mmul_verifier *v, struct mmul_worker *worker,
                                    const struct mmul_product *p, struct mmul_check **check,
                                    int64_t *wrong, struct mmul_error *err) {
-    const bool helps = !mmul_worker_in_place(worker, MMUL_F32);
-    v->source = helps ? (struct mmul_check_source){mmul_worker_project, worker}
+    const bool helps = !mmul_worker_uses_in_place(worker, MMUL_F32);
+    v->source = helps ? (struct mmul_check_source){mmul_worker_compute_sums, worker}
                       : (struct mmul_check_source){0};
     enum mmul_status status = begin_check(v, p, check, err);
     if (status != MMUL_OK)
         return status;
-    mmul_check_ask(*check, v->source); // also if the check was begun earlier
+    mmul_check_set_source(*check, v->source); // also if the check was begun earlier
     *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
     v->source = (struct mmul_check_source){0};
-    mmul_check_ask(*check, v->source);
-    const bool was_helped = mmul_check_was_helped(*check), is_known = mmul_worker_has_told(worker);
-    if (is_known && (*wrong == 0 || !was_helped))
+    mmul_check_set_source(*check, v->source);
+    const bool used_source = mmul_check_used_source(*check),
+               is_known = mmul_worker_has_check_sums(worker);
+    if (is_known && (*wrong == 0 || !used_source))
         return MMUL_OK;
-    status = mmul_worker_bring_home(worker, err);
+    status = mmul_worker_download_absent(worker, err);
     if (status != MMUL_OK)
         return status;
-    mmul_verifier_forget(v);
+    mmul_verifier_invalidate(v);
     status = begin_check(v, p, check, err);
     if (status == MMUL_OK)
         *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
@@ -335,31 +338,34 @@ static enum mmul_status mend(struct mmul_verifier *v, struct mmul_worker *worker
                              struct caught caught, struct mmul_error *err) {
     const struct mmul_product *p = caught.product;
     const struct mmul_context *context = worker->context;
-    bool is_makers = !v->is_excused; // the current device made the error
+    bool is_makers = !v->errors_may_be_foreign; // the current device made the error
     bool is_recut = false;
     enum mmul_status status = MMUL_OK;
     while (status == MMUL_OK && caught.wrong > 0) {
         const int64_t found = caught.wrong;
         const int replacements = context->replacements;
-        const bool recuts = is_makers && !is_recut && mmul_device_recuts(context->device);
-        if (is_makers && !recuts)
+        const bool gemm_depends_on_cut =
+            is_makers && !is_recut && mmul_device_gemm_depends_on_cut(context->device);
+        if (is_makers && !gemm_depends_on_cut)
             status = distrust(v, worker, caught.wrong, caught.place, err);
         if (!is_recut) { // the whole block
             memset(v->room->wrong, 1, (size_t)p->m);
             caught.wrong = p->m;
         }
-        mmul_worker_forget(worker); // cached operands on a device that stays
-        mmul_worker_forget_memory(worker, NULL, NULL);
+        mmul_worker_invalidate_operands(worker); // cached operands on a device that stays
+        mmul_worker_invalidate_memory(worker, NULL, NULL);
         if (status == MMUL_OK)
-            status = recuts ? recut(v, worker, p, err) : recompute(v, worker, p, caught.wrong, err);
+            status = gemm_depends_on_cut ? recut(v, worker, p, err)
+                                         : recompute(v, worker, p, caught.wrong, err);
         if (status != MMUL_OK)
             break;
         caught.wrong = mmul_check_rows(caught.check, p, 0, p->m, v->room->wrong);
-        if (recuts && caught.wrong > 0) // lines that are right for one x only would otherwise stay
+        if (gemm_depends_on_cut &&
+            caught.wrong > 0) // lines that are right for one x only would otherwise stay
             status = judge_again(v, p, &caught.check, &caught.wrong, err);
-        is_recut |= recuts;
-        is_makers = !recuts;
-        if (recuts && context->replacements == replacements)
+        is_recut |= gemm_depends_on_cut;
+        is_makers = !gemm_depends_on_cut;
+        if (gemm_depends_on_cut && context->replacements == replacements)
             status = distrust(v, worker, found, caught.place, err);
         if (status == MMUL_OK && caught.wrong > 0)
             status = look(v, 0, caught.wrong, err);
@@ -392,7 +398,7 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
         status = judge_again(verifier, &p, &check, &wrong, err);
     if (status != MMUL_OK)
         return status;
-    wrong = mmul_larger(wrong, seen);
+    wrong = mmul_max(wrong, seen);
     verifier->lines_wrong += wrong;
     return mend(verifier, worker, (struct caught){&p, check, wrong, block->place}, err);
 }

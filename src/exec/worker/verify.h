@@ -17,7 +17,7 @@
 #include "plan/lists/footprint.h"
 
 // The projection of a piece.
-struct mmul_projected {
+struct mmul_projection {
     struct mmul_check *check; // owned
     const void *piece;        // NULL: none
     int64_t units, ld;
@@ -25,7 +25,7 @@ struct mmul_projected {
 
 // The projection of a piece that outlives the products of one verifier, for other products that
 // read the same value.
-struct mmul_saved_sums {
+struct mmul_saved_projection {
     const void *begin, *end; // its memory; NULL: none
     int64_t units, ld, k;
     enum mmul_dtype dtype;
@@ -33,14 +33,14 @@ struct mmul_saved_sums {
     uint64_t seed;
     // Sequence number of the last request; the entry with the least is evicted first.
     int64_t used;
-    double *numbers; // owned: (size.saved_numbers of the room)
+    double *numbers; // owned: (size.cached_numbers of the room)
 };
 
 // Callback of a verifier. `look` is called before a device is distrusted, and between the parts of
 // a computation that is repeated, with `done` of `total` lines finished. A status other than
 // MMUL_OK ends the check with that status: the operands have changed, or no rank needs the result
 // any more.
-struct mmul_verifier_watch {
+struct mmul_verifier_callback {
     enum mmul_status (*look)(void *context, int64_t done, int64_t total, struct mmul_error *err);
     void *context;
 };
@@ -49,26 +49,26 @@ struct mmul_verifier;
 
 // Memory that verifiers share, one after the other: each stage of a run has a verifier while it is
 // carried out. {0} has no memory yet. The memory grows as verifiers request it.
-struct mmul_verifier_room {
-    struct mmul_projected *pieces;    // owned
-    unsigned char *wrong;             // owned: a flag per unit of the largest panel
-    int64_t piece_count, oldest;      // oldest: the next one to be evicted
-    struct mmul_check_size size;      // each piece's check is resized for its current verifier
-    const struct mmul_verifier *user; // verifier that the pieces belong to
-    struct mmul_saved_sums *saved;    // owned, (size.saved_count)
+struct mmul_verifier_memory {
+    struct mmul_projection *pieces;      // owned
+    unsigned char *wrong;                // owned: a flag per unit of the largest panel
+    int64_t piece_count, oldest;         // oldest: the next one to be evicted
+    struct mmul_check_size size;         // each piece's check is resized for its current verifier
+    const struct mmul_verifier *user;    // verifier that the pieces belong to
+    struct mmul_saved_projection *saved; // owned, (size.cached_count)
     int64_t requests;
 };
 
 struct mmul_verifier {
-    struct mmul_verifier_room *room; // borrowed; NULL: no checks
+    struct mmul_verifier_memory *room; // borrowed; NULL: no checks
     enum mmul_axis axis;
     int64_t piece_units_max, k_max;
     bool piece_lasts; // the piece stays valid until its memory is reported as forgotten
     // Errors in the next block may come from other ranks: the first repetition uses the same
     // device.
-    bool is_excused;
+    bool errors_may_be_foreign;
     uint64_t seed; // seed of the check's vector x; changes after a block with wrong lines
-    struct mmul_verifier_watch watch;
+    struct mmul_verifier_callback watch;
     // Source of sums for the first check of a block.
     struct mmul_check_source source;
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
@@ -78,28 +78,29 @@ struct mmul_verifier {
 struct mmul_verifier_request {
     enum mmul_axis axis;
     int64_t piece_units_max, panel_units_max, k_max;
-    int64_t piece_count; // projections that are cached, at least 1
-    int64_t saved_count; // capacity for lasting pieces, of all verifiers; 0: this one has none
+    int64_t piece_count;  // projections that are cached, at least 1
+    int64_t cached_count; // capacity for lasting pieces, of all verifiers; 0: this one has none
     uint64_t seed;
-    struct mmul_verifier_watch watch; // look NULL: no callback
-    struct mmul_parallel parallel;    // threads of the rank, the same for all verifiers of a room
+    struct mmul_verifier_callback watch; // look NULL: no callback
+    struct mmul_parallel parallel; // threads of the rank, the same for all verifiers of a room
 };
 
 // Initialises a verifier. The room grows to the largest request so far (mmul_check_size_add) and to
 // piece_count pieces. Fails with MMUL_ERR_SYSTEM; the room may then have lost its previous memory.
-enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
+enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
+                                    struct mmul_verifier_memory *room,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err);
-void mmul_verifier_room_fini(struct mmul_verifier_room *room);
+void mmul_verifier_room_fini(struct mmul_verifier_memory *room);
 
 // Invalidates the projections of pieces that do not last, because their memory holds other numbers.
 // The next check projects again. A piece with another address, size or leading dimension is
 // detected without this call.
-void mmul_verifier_forget(struct mmul_verifier *verifier);
+void mmul_verifier_invalidate(struct mmul_verifier *verifier);
 
 // Invalidates saved projections of pieces in [begin, end), because the memory is reused.
-void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *begin,
-                                 const void *end);
+void mmul_verifier_invalidate_memory(struct mmul_verifier_memory *room, const void *begin,
+                                     const void *end);
 
 // A block that `worker` computed. `product` is C[piece, panel] when rows are split, C[panel, piece]
 // when columns are. `place` names it in errors ("rows 100-200 of matrix 3"). `looked_at` is the
@@ -111,8 +112,8 @@ struct mmul_verifier_block {
 
 // Checks the block, and computes all of it again if anything is wrong. A block that only the device
 // has is checked by sums that the device computes. If these sums are wrong or missing, the block is
-// downloaded first (fails as mmul_worker_bring_home). Fails with MMUL_ERR_WRONG if the block stays
-// wrong, and with the status of the watch's look.
+// downloaded first (fails as mmul_worker_download_absent). Fails with MMUL_ERR_WRONG if the block
+// stays wrong, and with the status of the watch's look.
 enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul_worker *worker,
                                      const struct mmul_verifier_block *block,
                                      struct mmul_error *err);

@@ -35,17 +35,17 @@ static int64_t compute_deadline(const struct mmul_watchdog *deadline, double flo
 
 void mmul_watchdog_begin(struct mmul_watchdog *deadline, double flops) {
     atomic_store(&deadline->flops, (int64_t)flops);
-    atomic_store(&deadline->until_ns, compute_deadline(deadline, flops));
+    atomic_store(&deadline->deadline_ns, compute_deadline(deadline, flops));
 }
 
 void mmul_watchdog_end(struct mmul_watchdog *deadline) {
-    atomic_store(&deadline->until_ns, 0);
+    atomic_store(&deadline->deadline_ns, 0);
 }
 
 // Returns true if the deadline has passed. A device that has just taken over gets a new deadline.
 // The caller holds the device.
 static bool is_late(struct mmul_watchdog *deadline) {
-    int64_t until = atomic_load(&deadline->until_ns);
+    int64_t until = atomic_load(&deadline->deadline_ns);
     if (until == 0 || mmul_clock_now() * 1e9 < (double)until)
         return false;
     if (deadline->replacements == deadline->context->replacements)
@@ -67,13 +67,13 @@ static enum mmul_status give_up_device(struct mmul_watchdog *deadline, struct mm
     return MMUL_ERR_UNAVAILABLE;
 }
 
-bool mmul_watchdog_give_up(struct mmul_watchdog *deadline, enum mmul_status *status,
-                           struct mmul_error *err) {
-    if (atomic_load(&deadline->until_ns) == 0 || !mmul_context_hold_device(deadline->context))
+bool mmul_watchdog_poll(struct mmul_watchdog *deadline, enum mmul_status *status,
+                        struct mmul_error *err) {
+    if (atomic_load(&deadline->deadline_ns) == 0 || !mmul_context_lock_device(deadline->context))
         return false;
     bool is_given_up = is_late(deadline) && mmul_device_abandon(deadline->context->device);
     if (is_given_up)
         *status = give_up_device(deadline, err);
-    mmul_context_release_device(deadline->context);
+    mmul_context_unlock_device(deadline->context);
     return is_given_up;
 }

@@ -13,11 +13,11 @@ struct mmul_watchdog {
     struct mmul_context *context; // borrowed
     double timeout_seconds;       // 0: a multiple of the prediction
     bool no_fallback;
-    _Atomic int64_t until_ns; // deadline of the current product in ns; 0: no product
-    _Atomic int64_t flops;    // size of the current product
-    int replacements_before;  // replacements of the context's device before the run
-    _Atomic int replacements; // main thread: replacements when until_ns was set
-    bool has_abandoned;       // true if an abandoned device may still read its operands
+    _Atomic int64_t deadline_ns; // deadline of the current product in ns; 0: no product
+    _Atomic int64_t flops;       // size of the current product
+    int replacements_before;     // replacements of the context's device before the run
+    _Atomic int replacements;    // main thread: replacements when deadline_ns was set
+    bool has_abandoned;          // true if an abandoned device may still read its operands
 };
 
 void mmul_watchdog_init(struct mmul_watchdog *deadline, struct mmul_context *context,
@@ -30,5 +30,5 @@ void mmul_watchdog_end(struct mmul_watchdog *deadline);
 // The main thread; never waits. Returns true if the deadline has passed: the device is given up,
 // and its thread will not return. *status is then MMUL_OK if there is a successor, else
 // MMUL_ERR_UNAVAILABLE with the reason in err.
-bool mmul_watchdog_give_up(struct mmul_watchdog *deadline, enum mmul_status *status,
-                           struct mmul_error *err);
+bool mmul_watchdog_poll(struct mmul_watchdog *deadline, enum mmul_status *status,
+                        struct mmul_error *err);

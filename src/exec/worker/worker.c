@@ -3,7 +3,7 @@
 // Others get them through a cache of tiles, and widen 16-bit elements on the device. A second cache
 // keeps lasting matrices, results included. Results are downloaded all the same: the host checks
 // them, and a successor needs them if the device is lost. Only the results of
-// exec/worker/worker_result.c may stay. Products are cut at the boundaries of cached tiles.
+// exec/worker/device_results.c may stay. Products are cut at the boundaries of cached tiles.
 //
 //        n0        for each column of tiles n0, for each row of tiles m0 (down, then up, ...):
 //      +----+          for each k0 (forth, then back, ...): C(m0,n0) += A(m0,k0) B(k0,n0)
@@ -28,7 +28,7 @@
 
 // ------------------------------------------------------------------------------------- operands
 
-bool mmul_worker_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype) {
+bool mmul_worker_uses_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype) {
     return mmul_dtype_bytes(dtype) >= sizeof(float) &&
            mmul_device_can_borrow(worker->context->device);
 }
@@ -54,7 +54,7 @@ static enum mmul_status open_source(struct mmul_worker *worker, struct source *s
                                                                 : &worker->c;
     *source = (struct source){.whole = whole,
                               .cache = is_lasting(worker, which) ? &worker->kept : passing};
-    if (!mmul_worker_in_place(worker, whole.dtype))
+    if (!mmul_worker_uses_in_place(worker, whole.dtype))
         return MMUL_OK;
     return mmul_device_buffer_borrow(
         worker->context->device, whole.dtype, (void *)(uintptr_t)whole.at,
@@ -135,9 +135,11 @@ static int64_t cut_at_cached_tile(const struct job *job, enum side side, int64_t
     const struct mmul_product *p = job->p;
     const struct mmul_tile_cache *kept = &job->worker->kept;
     if (side != SIDE_N && job->a.cache == kept)
-        to = mmul_tile_cache_cut(kept, &job->a.whole, (side == SIDE_M) != p->transpose_a, from, to);
+        to = mmul_tile_cache_find_boundary(kept, &job->a.whole, (side == SIDE_M) != p->transpose_a,
+                                           from, to);
     if (side != SIDE_M && job->b.cache == kept)
-        to = mmul_tile_cache_cut(kept, &job->b.whole, (side == SIDE_K) != p->transpose_b, from, to);
+        to = mmul_tile_cache_find_boundary(kept, &job->b.whole, (side == SIDE_K) != p->transpose_b,
+                                           from, to);
     return to;
 }
 
@@ -152,7 +154,7 @@ static bool next_part(struct job *job, enum side side) {
     } else {
         w->begin = w->end;
         w->end = cut_at_cached_tile(job, side, w->begin,
-                                    mmul_smaller(w->size, (w->begin / w->most + 1) * w->most));
+                                    mmul_min(w->size, (w->begin / w->most + 1) * w->most));
     }
     return true;
 }
@@ -184,9 +186,9 @@ static enum mmul_status download_result(struct job *job, struct pending *pending
         return MMUL_OK;
     pending->m = 0;
     const struct mmul_host_tile tile = host_tile(&job->c, (struct block){at.m0, at.n0, at.m, at.n});
-    enum mmul_status status = mmul_worker_bring(job->worker, at.at, &tile, err);
+    enum mmul_status status = mmul_worker_download(job->worker, at.at, &tile, err);
     bool stays = status == MMUL_OK && is_lasting(job->worker, MMUL_LASTING_C);
-    mmul_tile_cache_give(at.entry, stays ? &tile : NULL);
+    mmul_tile_cache_return_result(at.entry, stays ? &tile : NULL);
     return status;
 }
 
@@ -197,19 +199,19 @@ static double cached_operand_bytes(const struct job *job, const struct source *s
     return source->cache == &job->worker->kept && source->borrowed == NULL ? 4 * count : 0;
 }
 
-// Returns true if C stays on the device, in one buffer (exec/worker/worker_result.c).
+// Returns true if C stays on the device, in one buffer (exec/worker/device_results.c).
 static bool result_stays(const struct job *job) {
     const struct mmul_worker *worker = job->worker;
     struct mmul_device_info info;
     mmul_device_describe(worker->context->device, &info);
     const double count = (double)job->p->m * (double)job->p->n, bytes = 4 * count,
                  operands = cached_operand_bytes(job, &job->a) + cached_operand_bytes(job, &job->b),
-                 beside = fmax(operands, (double)worker->beside_bytes);
-    return worker->beside_bytes > 0 && job->c.borrowed == NULL && job->p->beta == 0 &&
+                 beside = fmax(operands, (double)worker->extra_device_bytes);
+    return worker->extra_device_bytes > 0 && job->c.borrowed == NULL && job->p->beta == 0 &&
            job->c.whole.dtype == MMUL_F32 && is_lasting(worker, MMUL_LASTING_C) &&
            mmul_device_can_map(worker->context->device) && count <= INT32_MAX &&
            (info.max_allocation_bytes == 0 || bytes <= (double)info.max_allocation_bytes) &&
-           bytes + beside <= (double)worker->kept.bytes_most;
+           bytes + beside <= (double)worker->kept.max_bytes;
 }
 
 static int c_lanes(const struct job *job) {
@@ -234,8 +236,8 @@ static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *ar
     struct mmul_cached_tile *entry = NULL;
     enum mmul_status status = download_result(job, pending, err);
     if (status == MMUL_OK)
-        status = mmul_tile_cache_take(job->c.cache, device, job->c.whole.dtype, args->m * args->n,
-                                      &entry, err);
+        status = mmul_tile_cache_reserve_result(job->c.cache, device, job->c.whole.dtype,
+                                                args->m * args->n, &entry, err);
     if (status != MMUL_OK)
         return status;
     job->result = (struct mmul_operand){.buffer = entry->buffer, .ld = args->n};
@@ -279,8 +281,8 @@ static enum mmul_status multiply_tiles(struct job *job, struct mmul_error *err) 
     enum mmul_status status = MMUL_OK;
     if (result_stays(job)) {
         mmul_tile_cache_pin(&worker->kept);
-        status = mmul_tile_cache_take(&worker->kept, worker->context->device, MMUL_F32,
-                                      job->p->m * job->p->n, &job->all, err);
+        status = mmul_tile_cache_reserve_result(&worker->kept, worker->context->device, MMUL_F32,
+                                                job->p->m * job->p->n, &job->all, err);
     }
     for (start_way(n, true); status == MMUL_OK && next_part(job, SIDE_N);)
         for (start_way(m, n->begin == 0); status == MMUL_OK && next_part(job, SIDE_M);) {
@@ -292,7 +294,7 @@ static enum mmul_status multiply_tiles(struct job *job, struct mmul_error *err) 
             job->tiles++;
         }
     if (status == MMUL_OK && job->all != NULL) {
-        mmul_worker_leave(worker, job->all, &job->c.whole);
+        mmul_worker_mark_absent(worker, job->all, &job->c.whole);
         worker->told = 0;
     }
     for (int i = 0; status == MMUL_OK && i < c_lanes(job); i++)
@@ -303,8 +305,8 @@ static enum mmul_status multiply_tiles(struct job *job, struct mmul_error *err) 
 static enum mmul_status multiply_on_device(struct mmul_worker *worker, const struct mmul_product *p,
                                            struct mmul_error *err) {
     // A device that works in place needs no tiles.
-    const bool in_place =
-        mmul_worker_in_place(worker, p->a_dtype) && mmul_worker_in_place(worker, p->b_dtype);
+    const bool in_place = mmul_worker_uses_in_place(worker, p->a_dtype) &&
+                          mmul_worker_uses_in_place(worker, p->b_dtype);
     const struct mmul_tile tile =
         in_place ? (struct mmul_tile){.m = p->m, .n = p->n, .k = p->k} : worker->tile;
     struct job job = {.worker = worker,
@@ -345,9 +347,9 @@ static enum mmul_status resize_tile(struct mmul_worker *worker, const struct mmu
 }
 
 static void drop_lanes(struct mmul_worker *worker) {
-    mmul_tile_cache_drop(&worker->a, worker->context->device);
-    mmul_tile_cache_drop(&worker->b, worker->context->device);
-    mmul_tile_cache_drop(&worker->c, worker->context->device);
+    mmul_tile_cache_clear(&worker->a, worker->context->device);
+    mmul_tile_cache_clear(&worker->b, worker->context->device);
+    mmul_tile_cache_clear(&worker->c, worker->context->device);
 }
 
 struct mmul_device_traffic mmul_worker_traffic(const struct mmul_worker *worker) {
@@ -357,11 +359,11 @@ struct mmul_device_traffic mmul_worker_traffic(const struct mmul_worker *worker)
 }
 
 static void release_device(struct mmul_worker *worker) {
-    worker->is_to_repeat |= worker->absent[0] != NULL;
+    worker->must_repeat_product |= worker->absent[0] != NULL;
     memset(worker->absent, 0, sizeof worker->absent);
     worker->left = mmul_worker_traffic(worker);
     drop_lanes(worker);
-    mmul_tile_cache_drop(&worker->kept, worker->context->device);
+    mmul_tile_cache_clear(&worker->kept, worker->context->device);
     worker->kept.most = MMUL_CACHED_TILES; // the successor may need several at once
     mmul_staging_buffer_fini(&worker->staging);
     worker->replaced = true;
@@ -372,15 +374,15 @@ enum mmul_status mmul_worker_fall_back(struct mmul_worker *worker, struct mmul_e
     return mmul_context_fall_back(worker->context, worker->options.no_fallback, err);
 }
 
-enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
-                                      struct mmul_error *err) {
+enum mmul_status mmul_worker_replace_device(struct mmul_worker *worker, const char *why,
+                                            struct mmul_error *err) {
     release_device(worker);
     return mmul_context_replace_device(worker->context, why, err);
 }
 
-enum mmul_status mmul_worker_blame(struct mmul_worker *worker, const char *why, const char *place,
-                                   struct mmul_error *err) {
-    if (mmul_worker_distrust(worker, why, err) == MMUL_OK)
+enum mmul_status mmul_worker_replace_wrong_device(struct mmul_worker *worker, const char *why,
+                                                  const char *place, struct mmul_error *err) {
+    if (mmul_worker_replace_device(worker, why, err) == MMUL_OK)
         return MMUL_OK;
     mmul_fail(err, MMUL_ERR_WRONG,
               "rank %d: result is wrong in %s, also after it was computed again",
@@ -394,18 +396,18 @@ void mmul_worker_abandon(struct mmul_worker *worker) {
     worker->kept = (struct mmul_tile_cache){.most = MMUL_CACHED_TILES}; // as in release_device
     worker->staging = (struct mmul_staging_buffer){0};
     memset(worker->absent, 0, sizeof worker->absent);
-    worker->beside_bytes = 0;
+    worker->extra_device_bytes = 0;
     worker->replaced = true;
     worker->fallback_products++;
 }
 
-void mmul_worker_forget(struct mmul_worker *worker) {
-    mmul_tile_cache_forget(&worker->a, NULL, NULL);
-    mmul_tile_cache_forget(&worker->b, NULL, NULL);
+void mmul_worker_invalidate_operands(struct mmul_worker *worker) {
+    mmul_tile_cache_invalidate(&worker->a, NULL, NULL);
+    mmul_tile_cache_invalidate(&worker->b, NULL, NULL);
 }
 
-void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, const void *end) {
-    mmul_tile_cache_forget(&worker->kept, begin, end);
+void mmul_worker_invalidate_memory(struct mmul_worker *worker, const void *begin, const void *end) {
+    mmul_tile_cache_invalidate(&worker->kept, begin, end);
 }
 
 // Copies C_in to C for a device that works in place, also before a product is repeated. A caller
@@ -413,7 +415,7 @@ void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, co
 static void load_c_in(const struct mmul_worker *worker, const struct mmul_product *p) {
     const enum mmul_dtype dtype = mmul_product_dtype(p);
     const int64_t each = (int64_t)mmul_dtype_bytes(dtype);
-    if (!mmul_worker_in_place(worker, dtype) || p->beta == 0 || p->c == p->c_in)
+    if (!mmul_worker_uses_in_place(worker, dtype) || p->beta == 0 || p->c == p->c_in)
         return;
     mmul_copy_rows(p->c_in, p->ldc_in * each, p->c, p->ldc * each, p->m, p->n * each);
 }
@@ -424,7 +426,7 @@ static void scale_c(const struct mmul_product *p) {
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++) {
             const double c_in =
-                p->beta == 0 ? 0 : mmul_dtype_real(dtype, p->c_in, i * p->ldc_in + j);
+                p->beta == 0 ? 0 : mmul_dtype_get_real(dtype, p->c_in, i * p->ldc_in + j);
             mmul_dtype_set_real(dtype, p->c, i * p->ldc + j, p->beta * c_in);
         }
 }
@@ -482,7 +484,7 @@ static struct mmul_tile fit_temporary(const struct mmul_device *device, enum mmu
 static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_error *err) {
     const struct mmul_worker_options *o = &worker->options;
     const struct mmul_tile t = worker->tile;
-    const enum mmul_dtype c_dtype = mmul_dtype_computed(o->a_dtype, o->b_dtype);
+    const enum mmul_dtype c_dtype = mmul_dtype_of_product(o->a_dtype, o->b_dtype);
     const int64_t each = (int64_t)mmul_dtype_bytes(c_dtype);
     const struct {
         struct mmul_tile_cache *lanes;
@@ -494,20 +496,20 @@ static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_er
                     {&worker->b, o->b_dtype, MMUL_LASTING_B, t.b_lanes, t.k * t.n},
                     {&worker->c, c_dtype, MMUL_LASTING_C, t.c_lanes, t.m * t.n}};
     struct mmul_device *device = worker->context->device;
-    const int64_t spare = o->tile.spare_bytes;
+    const int64_t spare = o->tile.free_bytes;
     int64_t kept = spare, tile = 0;
     for (int i = 0; i < 3; i++) {
         if (!is_lasting(worker, matrices[i].which))
             continue;
         kept += matrices[i].count * matrices[i].capacity * each;
-        tile = mmul_larger(tile, matrices[i].capacity * each);
+        tile = mmul_max(tile, matrices[i].capacity * each);
     }
     // A gemm uses at most four entries. If each is larger than a tile by at most this, all four
     // still fit.
     enum mmul_status status =
-        mmul_tile_cache_limit(&worker->kept, device, kept, tile + spare / 4, err);
+        mmul_tile_cache_set_limit(&worker->kept, device, kept, tile + spare / 4, err);
     for (int i = 0; status == MMUL_OK && i < 3; i++)
-        if (!mmul_worker_in_place(worker, matrices[i].dtype) &&
+        if (!mmul_worker_uses_in_place(worker, matrices[i].dtype) &&
             !is_lasting(worker, matrices[i].which))
             status = mmul_tile_cache_reserve(matrices[i].lanes, device, c_dtype, matrices[i].count,
                                              matrices[i].capacity, err);
@@ -519,14 +521,14 @@ static enum mmul_status prepare_for_products(struct mmul_worker *worker, struct 
     struct mmul_tile *tile = &worker->tile;
     struct mmul_device *device = worker->context->device;
     const enum mmul_dtype c_dtype =
-        mmul_dtype_computed(worker->options.a_dtype, worker->options.b_dtype);
+        mmul_dtype_of_product(worker->options.a_dtype, worker->options.b_dtype);
     *tile = worker->options.tile;
     if (tile->m == 0)
         return MMUL_OK;
     if (!mmul_device_can_borrow(device))
         *tile = fit_temporary(device, c_dtype, *tile);
     enum mmul_status status = MMUL_OK;
-    if (!mmul_worker_in_place(worker, c_dtype))
+    if (!mmul_worker_uses_in_place(worker, c_dtype))
         status = mmul_staging_buffer_reserve(
             &worker->staging, tile->m * tile->n * (int64_t)mmul_dtype_bytes(c_dtype), err);
     if (status != MMUL_OK)
@@ -546,9 +548,8 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
 static bool are_alike(const struct mmul_worker_options *a, const struct mmul_worker_options *b) {
     const struct mmul_tile *s = &a->tile, *t = &b->tile;
     return s->m == t->m && s->n == t->n && s->k == t->k && s->a_lanes == t->a_lanes &&
-           s->b_lanes == t->b_lanes && s->c_lanes == t->c_lanes &&
-           s->spare_bytes == t->spare_bytes && a->a_dtype == b->a_dtype &&
-           a->b_dtype == b->b_dtype && a->lasting == b->lasting;
+           s->b_lanes == t->b_lanes && s->c_lanes == t->c_lanes && s->free_bytes == t->free_bytes &&
+           a->a_dtype == b->a_dtype && a->b_dtype == b->b_dtype && a->lasting == b->lasting;
 }
 
 // Prepares for operations other than products: all spare memory of the device caches values.
@@ -561,14 +562,14 @@ static enum mmul_status prepare_for_maps(struct mmul_worker *worker,
     drop_lanes(worker);
     worker->options = *options;
     enum mmul_status status =
-        mmul_tile_cache_limit(&worker->kept, device, options->kept_bytes, INT64_MAX, err);
+        mmul_tile_cache_set_limit(&worker->kept, device, options->kept_bytes, INT64_MAX, err);
     return status == MMUL_OK ? status : mmul_worker_fall_back(worker, err);
 }
 
-enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
-                                  const struct mmul_worker_options *options,
-                                  struct mmul_error *err) {
-    mmul_worker_forget(worker);
+enum mmul_status mmul_worker_reconfigure(struct mmul_worker *worker,
+                                         const struct mmul_worker_options *options,
+                                         struct mmul_error *err) {
+    mmul_worker_invalidate_operands(worker);
     if (options->tile.m == 0)
         return prepare_for_maps(worker, options, err);
     if (are_alike(&worker->options, options))

@@ -42,16 +42,18 @@ struct mmul_worker {
     // The result of the next product, in lasting memory, may stay on the device. The device must
     // have room for all of it, and beside it for this many bytes of later operations. 0: the result
     // is downloaded.
-    int64_t beside_bytes;
-    int64_t told;      // elements of an absent product for which the check has sums
-    bool is_to_repeat; // the product must be made again: its only copy was on a replaced device
+    int64_t extra_device_bytes;
+    int64_t told; // elements of an absent product for which the check has sums
+    bool
+        // the product must be made again: its only copy was on a replaced device
+        must_repeat_product;
     struct mmul_staging_buffer staging;
     // Owned: computes in host memory what the context's device cannot; NULL: not open yet.
     struct mmul_device *host;
     // Owned: recomputes samples of results for their check; NULL: not open yet.
     struct mmul_device *judge;
     // Chunks of operations with a different bit sum after the download.
-    int64_t carried_wrong;
+    int64_t download_errors;
     int64_t projections;                 // sums that the device has computed for the check
     int64_t products, fallback_products; // counted for the report
     struct mmul_device_traffic left;     // traffic of replaced devices
@@ -65,14 +67,14 @@ void mmul_worker_fini(struct mmul_worker *worker);
 
 // Prepares for products of other sizes or types. Entries on the device are created anew where
 // needed; cached lasting matrices stay. Fails as init does; no product may follow then.
-enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
-                                  const struct mmul_worker_options *options,
-                                  struct mmul_error *err);
+enum mmul_status mmul_worker_reconfigure(struct mmul_worker *worker,
+                                         const struct mmul_worker_options *options,
+                                         struct mmul_error *err);
 
-// Computes one product. On return C is complete, or absent (beside_bytes), and no operation is in
-// flight. Tiles of A and B that the device still holds from earlier products, by their address in
-// host memory, are not uploaded again. C_in may be C itself: if the device was replaced meanwhile
-// (see fallback_products), the content of C is then undefined.
+// Computes one product. On return C is complete, or absent (extra_device_bytes), and no operation
+// is in flight. Tiles of A and B that the device still holds from earlier products, by their
+// address in host memory, are not uploaded again. C_in may be C itself: if the device was replaced
+// meanwhile (see fallback_products), the content of C is then undefined.
 // Fails with MMUL_ERR_UNAVAILABLE if a device failed and no_fallback is set, or if no device is
 // left.
 enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
@@ -81,8 +83,8 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
 // forget: the caller reports that operands of earlier products that are not lasting have changed in
 // host memory. forget_memory: [begin, end), which held a lasting matrix, is reused; NULL, NULL: all
 // lasting matrices.
-void mmul_worker_forget(struct mmul_worker *worker);
-void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, const void *end);
+void mmul_worker_invalidate_operands(struct mmul_worker *worker);
+void mmul_worker_invalidate_memory(struct mmul_worker *worker, const void *begin, const void *end);
 
 // Returns the bytes that the rank's devices have transferred so far, except those of a device that
 // hung.
@@ -94,64 +96,65 @@ void mmul_worker_abandon(struct mmul_worker *worker);
 
 // Gives up the present device, because its results in `place` are wrong. why: "3 wrong rows in rows
 // 0-9 of matrix 0". Fails with MMUL_ERR_WRONG if there is no successor.
-enum mmul_status mmul_worker_blame(struct mmul_worker *worker, const char *why, const char *place,
-                                   struct mmul_error *err);
+enum mmul_status mmul_worker_replace_wrong_device(struct mmul_worker *worker, const char *why,
+                                                  const char *place, struct mmul_error *err);
 
 // Gives up the present device, whatever its task was. Fails as a replacement of the device does.
-enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
-                                      struct mmul_error *err);
+enum mmul_status mmul_worker_replace_device(struct mmul_worker *worker, const char *why,
+                                            struct mmul_error *err);
 
 // A source of the check (model/check.h; the context is a worker): returns sums of a matrix that the
 // device caches. Used only for matrices that are read again, and only if the cached bits equal host
 // memory. For that, both sides add up the bits once, so that a wrong upload cannot confirm the
 // product made from it.
-bool mmul_worker_project(void *worker, const struct mmul_check_request *request);
+bool mmul_worker_compute_sums(void *worker, const struct mmul_check_request *request);
 
 // Records that an entry of `kept` holds a result that stays on the device, absent from host memory.
-void mmul_worker_leave(struct mmul_worker *worker, struct mmul_cached_tile *entry,
-                       const struct mmul_host_tile *holds);
+void mmul_worker_mark_absent(struct mmul_worker *worker, struct mmul_cached_tile *entry,
+                             const struct mmul_host_tile *holds);
 
 // Returns true if the tile is part of an absent result.
 bool mmul_worker_is_absent(struct mmul_worker *worker, const struct mmul_host_tile *tile);
 
 // Downloads all absent results, bit by bit as the device has them; until then their host memory is
 // undefined. Does nothing if no result is absent.
-// If the device fails or errs, the result is lost. Then is_to_repeat is set and the status is
-// MMUL_ERR_STOPPED, or there is no successor. The same holds for a map or check during which a
+// If the device fails or errs, the result is lost. Then must_repeat_product is set and the status
+// is MMUL_ERR_STOPPED, or there is no successor. The same holds for a map or check during which a
 // device with the only copy was replaced.
-enum mmul_status mmul_worker_bring_home(struct mmul_worker *worker, struct mmul_error *err);
+enum mmul_status mmul_worker_download_absent(struct mmul_worker *worker, struct mmul_error *err);
 
 // Downloads parts of an absent result, as samples: rows of equal length, all within
-// MMUL_ABSENT_SPAN elements of it. The device gathers them for a single download. The result stays
+// MMUL_SAMPLE_SPAN elements of it. The device gathers them for a single download. The result stays
 // absent. Fails as bring_home, and with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_worker_bring_parts(struct mmul_worker *worker,
-                                         const struct mmul_host_tile *parts, int64_t count,
-                                         struct mmul_error *err);
-enum { MMUL_ABSENT_SPAN = 1 << 24 }; // offsets from the first part must be exact in float32
+enum mmul_status mmul_worker_download_samples(struct mmul_worker *worker,
+                                              const struct mmul_host_tile *parts, int64_t count,
+                                              struct mmul_error *err);
+enum { MMUL_SAMPLE_SPAN = 1 << 24 }; // offsets from the first part must be exact in float32
 
 // Returns true if the check has sums of the whole absent product, or no result is absent.
-bool mmul_worker_has_told(const struct mmul_worker *worker);
+bool mmul_worker_has_check_sums(const struct mmul_worker *worker);
 
 // Releases absent results that are not needed any more: the rows from the first row of `from` on.
 // NULL: all of them.
-void mmul_worker_release(struct mmul_worker *worker, const struct mmul_host_tile *from);
+void mmul_worker_release_absent(struct mmul_worker *worker, const struct mmul_host_tile *from);
 
 // Returns MMUL_OK, unless a result was lost with a replaced device.
-enum mmul_status mmul_worker_must_repeat(const struct mmul_worker *worker, struct mmul_error *err);
+enum mmul_status mmul_worker_check_lost_results(const struct mmul_worker *worker,
+                                                struct mmul_error *err);
 
 // Downloads a tile to its place in host memory, through the staging buffer.
-enum mmul_status mmul_worker_bring(struct mmul_worker *worker, struct mmul_operand from,
-                                   const struct mmul_host_tile *to, struct mmul_error *err);
+enum mmul_status mmul_worker_download(struct mmul_worker *worker, struct mmul_operand from,
+                                      const struct mmul_host_tile *to, struct mmul_error *err);
 
-// Computes the bit sum (device/project.h) of a tile on the device.
-enum mmul_status mmul_worker_sum_bits(struct mmul_worker *worker, struct mmul_operand from,
-                                      const struct mmul_host_tile *tile, uint32_t *bits,
-                                      struct mmul_error *err);
+// Computes the bit sum (device/matrix_sums.h) of a tile on the device.
+enum mmul_status mmul_worker_sum_device_bits(struct mmul_worker *worker, struct mmul_operand from,
+                                             const struct mmul_host_tile *tile, uint32_t *bits,
+                                             struct mmul_error *err);
 
 // Returns the bit sum of a tile in host memory.
-uint32_t mmul_worker_bits(const struct mmul_host_tile *tile);
+uint32_t mmul_worker_sum_host_bits(const struct mmul_host_tile *tile);
 
-// For worker_map.c. in_place: returns true if the device uses operands of this type in host memory.
+// For host_map.c. in_place: returns true if the device uses operands of this type in host memory.
 // fall_back: replaces a failed device by the next one.
-bool mmul_worker_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype);
+bool mmul_worker_uses_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype);
 enum mmul_status mmul_worker_fall_back(struct mmul_worker *worker, struct mmul_error *err);

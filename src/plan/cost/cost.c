@@ -28,7 +28,7 @@ static unsigned maps_of(const struct mmul_cost *cost, int node) {
 }
 
 static bool maps_whole_operand(const struct mmul_cost *cost, int node) {
-    return maps_of(cost, node) & mmul_maps_whole(cost->request.axis);
+    return maps_of(cost, node) & mmul_maps_whole_operand(cost->request.axis);
 }
 
 // Returns the seconds per byte of root's file. It runs beside the link; the slower one counts.
@@ -122,8 +122,8 @@ enum mmul_status mmul_cost_create(const struct mmul_cost_request *request, struc
                                .size = size,
                                .node_count = nodes,
                                .root_node = request->cluster->ranks[0].node};
-    status = MMUL_ALLOCATE_ALL("the cost model", err, MMUL_WANT(made->ranks, size),
-                               MMUL_WANT(made->nodes, nodes), MMUL_WANT(made->chain, nodes));
+    status = MMUL_ALLOCATE_ALL("the cost model", err, MMUL_ARRAY(made->ranks, size),
+                               MMUL_ARRAY(made->nodes, nodes), MMUL_ARRAY(made->chain, nodes));
     if (status == MMUL_OK)
         status = order_chain(made, err);
     if (status == MMUL_OK) {
@@ -170,7 +170,7 @@ static void set_ranks(struct mmul_cost *cost, const bool *in) {
         own->in = in == NULL || in[rank];
         own->pass = own->in ? mmul_cost_pass(cost, rank, shared) : (struct mmul_pass_cost){0};
         own->in = own->pass.knots > 0;
-        own->from = own->stolen_seconds = 0;
+        own->from = own->traffic_cpu_seconds = 0;
         own->to = 1;
         cost->nodes[own->node].in |= own->in;
     }
@@ -230,8 +230,8 @@ static void set_nodes(struct mmul_cost *cost) {
         node->link = 1 / mmul_cost_root_link(cost->request.cluster, i).bytes_per_second;
         node->link = node->link > file ? node->link : file;
         node->remote = i != cost->root_node;
-        node->takes_pieces =
-            node->in && node->remote && !(maps_of(cost, i) & mmul_maps_split(cost->request.axis));
+        node->takes_pieces = node->in && node->remote &&
+                             !(maps_of(cost, i) & mmul_maps_split_operand(cost->request.axis));
         node->takes_panels =
             node->in && node->remote && cost->panel_bytes > 0 && !maps_whole_operand(cost, i);
         node->returns = node->in && node->remote && !(maps_of(cost, i) & MMUL_MAPS_C);
@@ -250,7 +250,7 @@ void mmul_cost_set(struct mmul_cost *cost, const bool *in, const struct mmul_cut
     cost->cut = *cut;
     cost->rounds = (double)cut->rounds;
     cost->passes = cost->rounds * (double)cut->panels;
-    cost->sendings = cut->whole_stays ? (double)cut->panels : cost->passes;
+    cost->panel_sends = cut->whole_stays ? (double)cut->panels : cost->passes;
     cost->passes_after = cut->rounds > 1 && cut->whole_stays ? (double)cut->panels : 1;
     cost->panel_bytes = p->alpha == 0
                             ? 0
@@ -272,7 +272,7 @@ void mmul_cost_set(struct mmul_cost *cost, const bool *in, const struct mmul_cut
 
 static void couple_links(struct mmul_cost *cost) {
     double all = 0, taking = 0, returning = 0;
-    cost->root_out_bytes = cost->last_in_chain >= 0 ? cost->panel_bytes * cost->sendings : 0;
+    cost->root_out_bytes = cost->last_in_chain >= 0 ? cost->panel_bytes * cost->panel_sends : 0;
     cost->root_in_bytes = 0;
     for (int i = 0; i < cost->node_count; i++) {
         const struct mmul_cost_node *node = &cost->nodes[i];
@@ -291,7 +291,7 @@ static void couple_links(struct mmul_cost *cost) {
 
 static void couple_cpu(struct mmul_cost *cost) {
     const struct mmul_cluster *cluster = cost->request.cluster;
-    double panels = cost->panel_bytes * cost->sendings;
+    double panels = cost->panel_bytes * cost->panel_sends;
     for (int i = 0; i < cost->node_count; i++) {
         const struct mmul_cost_node *node = &cost->nodes[i];
         bool relays = node->takes_panels && i != cost->last_in_chain;
@@ -302,7 +302,7 @@ static void couple_cpu(struct mmul_cost *cost) {
             in = cost->root_in_bytes;
             out = cost->root_out_bytes;
         }
-        cost->ranks[cluster->nodes[i].leader].stolen_seconds =
+        cost->ranks[cluster->nodes[i].leader].traffic_cpu_seconds =
             node->sending * out + node->receiving * in;
     }
 }
@@ -344,7 +344,7 @@ struct mmul_cost_arrival mmul_cost_arrival(const struct mmul_cost *cost, int ran
     const struct mmul_cost_rank *r = &cost->ranks[rank];
     const struct mmul_cost_node *node = &cost->nodes[r->node];
     double pieces = node->takes_pieces || node->takes_panels ? links.pieces : 0;
-    double last = r->to * cost->sendings > 1 ? r->to * cost->sendings - 1 : 0;
+    double last = r->to * cost->panel_sends > 1 ? r->to * cost->panel_sends - 1 : 0;
     double first = r->from * ((double)cost->cut.panels - 1);
     return (struct mmul_cost_arrival){.first =
                                           pieces / cost->rounds + node->first + first * node->gap,
@@ -359,7 +359,7 @@ static double finish_of(const struct mmul_cost *cost, int rank, struct mmul_cost
     double tau = mmul_pass_seconds(&r->pass, units / cost->rounds);
     double steady = arrival.first + cost->passes * tau;
     double late = arrival.last + cost->passes_after * tau;
-    return (steady > late ? steady : late) + r->stolen_seconds +
+    return (steady > late ? steady : late) + r->traffic_cpu_seconds +
            (cost->nodes[r->node].returns ? links.last_blocks : 0);
 }
 
@@ -368,7 +368,7 @@ double mmul_cost_units(const struct mmul_cost *cost, int rank, struct mmul_cost_
     const struct mmul_cost_rank *r = &cost->ranks[rank];
     struct mmul_cost_arrival arrival = mmul_cost_arrival(cost, rank, links);
     double left =
-        seconds - r->stolen_seconds - (cost->nodes[r->node].returns ? links.last_blocks : 0);
+        seconds - r->traffic_cpu_seconds - (cost->nodes[r->node].returns ? links.last_blocks : 0);
     double steady = (left - arrival.first) / cost->passes;
     double late = (left - arrival.last) / cost->passes_after;
     return cost->rounds * mmul_pass_units(&r->pass, steady < late ? steady : late);

@@ -37,9 +37,9 @@
 #define MMUL_LINK_BYTES_PER_SECOND 125e6
 #define MMUL_LINK_LATENCY_SECONDS  100e-6
 // Latency of a message of a scatter or gather: its request and its reply each wait for half a sleep
-// interval of the other side (exec/setup/pipeline.c). Panels follow each other and hide this
-// latency.
-#define MMUL_ATTENDED_SECONDS 2e-3
+// interval of the other side (exec/threads/compute_thread.c). Panels follow each other and hide
+// this latency.
+#define MMUL_RENDEZVOUS_SECONDS 2e-3
 
 // Assumed for TCP over Ethernet at either end, with reading, copying and the checksum. Measured on
 // emulated cables with cards that segment packets themselves (cores of about 3 GHz): 1.2 ns.
@@ -58,9 +58,9 @@ struct mmul_cost_rank {
     int node;
     bool in; // may have units
     struct mmul_pass_cost pass;
-    double from, to;       // share of the panels before its first and up to its last one
-    double stolen_seconds; // seconds that a leader loses to traffic
-    double finish;         // from the last evaluation; 0: no units
+    double from, to;            // share of the panels before its first and up to its last one
+    double traffic_cpu_seconds; // seconds that a leader loses to traffic
+    double finish;              // from the last evaluation; 0: no units
 };
 
 struct mmul_cost_node {
@@ -88,7 +88,7 @@ struct mmul_cost {
     struct mmul_cost_node *nodes; // owned
     int *chain;                   // other nodes, fastest first; owned
     double passes, rounds;        // N, R
-    double sendings;              // Q W
+    double panel_sends;           // Q W
     // Passes behind the last arrival: 1, or W if only pieces come last.
     double passes_after;
     double piece_bytes;       // b_A

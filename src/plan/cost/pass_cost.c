@@ -69,7 +69,7 @@ static void add_files(struct line *line, double piece, double block) {
     const struct mmul_pass_request *r = line->request;
     if (r->maps & ~r->value_maps & MMUL_MAPS_C)
         line->slope += block * MMUL_FIRST_TOUCH_SECONDS_PER_BYTE;
-    if (r->file_ranks > 0 && !(r->maps & mmul_maps_split(r->axis)))
+    if (r->file_ranks > 0 && !(r->maps & mmul_maps_split_operand(r->axis)))
         line->slope += piece * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
     if (r->file_ranks > 0 && !(r->maps & MMUL_MAPS_C))
         line->slope += block * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
@@ -83,7 +83,7 @@ static struct line make_line(const struct mmul_pass_request *r) {
     double matrices = (double)mmul_shape_matrices(mmul_problem_whole_shape(p, r->axis));
     double cuts = ceil(width / (double)r->cut->panel_units); // panels of a matrix
     double per_matrix =
-        ceil(width / (double)mmul_panels_at_once(p, r->axis, r->cut->panel_units, r->maps));
+        ceil(width / (double)mmul_panels_units_at_once(p, r->axis, r->cut->panel_units, r->maps));
     struct line line = {.request = r,
                         .height = (double)mmul_problem_units(p, r->axis),
                         .mean = width / panels,

@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "model/matrix.h"
-#include "model/teams.h"
+#include "model/rank_groups.h"
 #include "plan/cost/cost.h"
 
 // Rate of copies within a node through a buffer, and of root's files.
@@ -60,23 +60,24 @@ static void set_links(struct mmul_program_costs *c, const struct mmul_cluster *c
 
 static enum mmul_status find_holders(struct mmul_program_costs *c,
                                      const struct mmul_cluster *cluster,
-                                     const struct mmul_team *team, struct mmul_error *err) {
-    bool *ranks = NULL, *near = NULL, *nodes = NULL;
-    enum mmul_status status =
-        MMUL_ALLOCATE_ALL("a team", err, MMUL_WANT(c->holders, 1), MMUL_WANT(ranks, cluster->size),
-                          MMUL_WANT(near, cluster->size), MMUL_WANT(nodes, cluster->node_count));
+                                     const struct mmul_rank_group *rank_group,
+                                     struct mmul_error *err) {
+    bool *ranks = NULL, *ranks_of_nodes = NULL, *nodes = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "a team", err, MMUL_ARRAY(c->holders, 1), MMUL_ARRAY(ranks, cluster->size),
+        MMUL_ARRAY(ranks_of_nodes, cluster->size), MMUL_ARRAY(nodes, cluster->node_count));
     if (status != MMUL_OK)
         return status;
-    *c->holders = (struct mmul_holders){ranks, near, nodes, -1, 0, c->size};
+    *c->holders = (struct mmul_holders){ranks, ranks_of_nodes, nodes, -1, 0, c->size};
     for (int rank = 0; rank < cluster->size; rank++) {
-        ranks[rank] = mmul_team_has(team, rank);
+        ranks[rank] = mmul_rank_group_contains(rank_group, rank);
         nodes[cluster->ranks[rank].node] |= ranks[rank];
         c->holders->count += ranks[rank];
         if (ranks[rank] && c->holders->first < 0)
             c->holders->first = rank;
     }
     for (int rank = 0; rank < cluster->size; rank++)
-        near[rank] = nodes[cluster->ranks[rank].node];
+        ranks_of_nodes[rank] = nodes[cluster->ranks[rank].node];
     return MMUL_OK;
 }
 
@@ -112,18 +113,18 @@ static void set_shares(struct mmul_program_costs *c, const double *weights) {
 
 enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
-                                         int64_t groups, const struct mmul_team *team,
+                                         int64_t groups, const struct mmul_rank_group *rank_group,
                                          struct mmul_error *err) {
     struct mmul_program_costs c = {
         .size = cluster->size, .node_count = cluster->node_count, .groups = groups};
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "costs", err, MMUL_WANT(c.rank_node, c.size), MMUL_WANT(c.shares, c.size),
-        MMUL_WANT(c.flops, c.size), MMUL_WANT(c.transfer, c.size),
-        MMUL_WANT(c.check_bytes_per_second, c.size),
-        MMUL_WANT(c.map_bytes_per_second, c.node_count), MMUL_WANT(c.node_shares, c.node_count),
-        MMUL_WANT(c.node_bytes_per_second, c.node_count), MMUL_WANT(c.group_offsets, c.size + 1));
-    if (status == MMUL_OK && team != NULL)
-        status = find_holders(&c, cluster, team, err);
+        "costs", err, MMUL_ARRAY(c.rank_node, c.size), MMUL_ARRAY(c.shares, c.size),
+        MMUL_ARRAY(c.flops, c.size), MMUL_ARRAY(c.transfer, c.size),
+        MMUL_ARRAY(c.check_bytes_per_second, c.size),
+        MMUL_ARRAY(c.map_bytes_per_second, c.node_count), MMUL_ARRAY(c.node_shares, c.node_count),
+        MMUL_ARRAY(c.node_bytes_per_second, c.node_count), MMUL_ARRAY(c.group_offsets, c.size + 1));
+    if (status == MMUL_OK && rank_group != NULL)
+        status = find_holders(&c, cluster, rank_group, err);
     if (status == MMUL_OK) {
         set_links(&c, cluster);
         set_memory_rates(&c, cluster);
@@ -140,8 +141,8 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
         c.rank_node[rank] = info->node;
         c.node_shares[info->node] += c.shares[rank];
         const double assumed = ASSUMED_FLOPS * fmax(c.shares[rank] * c.size, 1e-3);
-        c.flops[rank][0] = mmul_rank_likely_flops(info, MMUL_F32, assumed);
-        c.flops[rank][1] = mmul_rank_likely_flops(info, MMUL_F64, assumed);
+        c.flops[rank][0] = mmul_rank_estimate_flops(info, MMUL_F32, assumed);
+        c.flops[rank][1] = mmul_rank_estimate_flops(info, MMUL_F64, assumed);
         double slower =
             fmin(info->speed.upload_bytes_per_second, info->speed.download_bytes_per_second);
         c.transfer[rank] = !info->host_memory && slower > 0 ? 1 / slower : 0;
@@ -169,7 +170,7 @@ void mmul_program_costs_fini(struct mmul_program_costs *costs) {
     mmul_mesh_fini(&costs->mesh);
     if (costs->holders != NULL) {
         mmul_free((void *)(uintptr_t)costs->holders->ranks);
-        mmul_free((void *)(uintptr_t)costs->holders->near);
+        mmul_free((void *)(uintptr_t)costs->holders->ranks_of_nodes);
         mmul_free((void *)(uintptr_t)costs->holders->nodes);
     }
     mmul_free(costs->holders);
@@ -205,7 +206,7 @@ static double part_on_node(const struct mmul_program_costs *c, enum mmul_placeme
     }
 }
 
-bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind to) {
+bool mmul_program_is_joined_move(enum mmul_placement_kind from, enum mmul_placement_kind to) {
     return from == MMUL_PLACE_GRID && (to == MMUL_PLACE_GRID_ROWS || to == MMUL_PLACE_GRID_COLS);
 }
 
@@ -336,7 +337,7 @@ static struct move_cost make_move_cost(const struct mmul_program_costs *c,
                              .here = all * widest / TOUCH_BYTES_PER_SECOND,
                              .packing = all * t.copied / COPY_BYTES_PER_SECOND};
     // Each rank copies its own block, in and out of a buffer.
-    if (mmul_program_joins(from, to))
+    if (mmul_program_is_joined_move(from, to))
         cost.here = all * c->mesh.block_most * 2 / COPY_BYTES_PER_SECOND;
     // The check adds two doubles per line.
     if (from == MMUL_PLACE_PARTIAL && to != MMUL_PLACE_PARTIAL)
@@ -356,10 +357,10 @@ static struct move_cost move_cost(const struct mmul_program_costs *costs,
     return make_move_cost(costs, value, from, to, traffic_of(costs, from, to));
 }
 
-double mmul_program_handing_seconds(const struct mmul_program_costs *from_costs,
-                                    const struct mmul_program_costs *to_costs,
-                                    const struct mmul_value *value, enum mmul_placement_kind from,
-                                    enum mmul_placement_kind to, double *bytes) {
+double mmul_program_team_move_seconds(const struct mmul_program_costs *from_costs,
+                                      const struct mmul_program_costs *to_costs,
+                                      const struct mmul_value *value, enum mmul_placement_kind from,
+                                      enum mmul_placement_kind to, double *bytes) {
     const struct move_cost cost = make_move_cost(
         to_costs, value, from, to, traffic_between_teams(from_costs, to_costs, from, to));
     *bytes = cost.bytes;
@@ -424,25 +425,26 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
     return best;
 }
 
-struct mmul_program_path mmul_program_find_handing(const struct mmul_program_costs *from_costs,
-                                                   const struct mmul_program_costs *to_costs,
-                                                   const struct mmul_value *value, unsigned have,
-                                                   enum mmul_placement_kind to) {
+struct mmul_program_path mmul_program_find_team_path(const struct mmul_program_costs *from_costs,
+                                                     const struct mmul_program_costs *to_costs,
+                                                     const struct mmul_value *value, unsigned have,
+                                                     enum mmul_placement_kind to) {
     const enum mmul_placement_kind rows = MMUL_PLACE_ROWS;
     const unsigned direct =
         1U << MMUL_PLACE_FILE | 1U << rows | 1U << MMUL_PLACE_COLS | 1U << MMUL_PLACE_REPLICATE;
     struct mmul_program_path best = {.seconds = INFINITY};
     double ignored;
     const double onward =
-        mmul_program_handing_seconds(from_costs, to_costs, value, rows, to, &ignored);
+        mmul_program_team_move_seconds(from_costs, to_costs, value, rows, to, &ignored);
     for (int kind = 0; kind < MMUL_PLACEMENTS; kind++) {
         const enum mmul_placement_kind from = (enum mmul_placement_kind)kind;
         if ((have >> kind & 1) == 0)
             continue;
         const bool by_rows = (direct >> kind & 1) == 0;
         const double seconds =
-            by_rows ? mmul_program_move_seconds(from_costs, value, from, rows, &ignored) + onward
-                    : mmul_program_handing_seconds(from_costs, to_costs, value, from, to, &ignored);
+            by_rows
+                ? mmul_program_move_seconds(from_costs, value, from, rows, &ignored) + onward
+                : mmul_program_team_move_seconds(from_costs, to_costs, value, from, to, &ignored);
         if (seconds < best.seconds)
             best = (struct mmul_program_path){from, by_rows, seconds};
     }
@@ -558,15 +560,16 @@ static double joined_seconds(const struct mmul_program_costs *c, const struct pr
     return before + fmax(moves, multiply) + fmin(moves, multiply) / mmul_program_panels(p->a.cols);
 }
 
-double mmul_program_joined_saving(const struct mmul_program_costs *costs,
-                                  const struct mmul_program *program,
-                                  const struct mmul_operation *operation,
-                                  const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]) {
+double mmul_program_overlap_saving(const struct mmul_program_costs *costs,
+                                   const struct mmul_program *program,
+                                   const struct mmul_operation *operation,
+                                   const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
     double apart;
     if (operation->kind != MMUL_MATMUL || (!joined[0] && !joined[1]))
         return 0;
-    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
+    const struct mmul_operation_call call =
+        mmul_program_describe_call(program, operation, operands);
     const struct product p =
         make_product(&call, mmul_program_shape(program, operation), rule->result);
     double together = joined_seconds(costs, &p, joined, &apart);
@@ -578,7 +581,8 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
                                   const struct mmul_operation *operation,
                                   const struct mmul_rule *rule) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
-    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
+    const struct mmul_operation_call call =
+        mmul_program_describe_call(program, operation, operands);
     const struct product p =
         make_product(&call, mmul_program_shape(program, operation), rule->result);
     return check_seconds(costs, &p);
@@ -639,7 +643,7 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
     return add_waiting_seconds(c, rule->result, most);
 }
 
-double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
+double mmul_program_scan_seconds(const struct mmul_program_costs *costs,
                                  const struct mmul_value *value, enum mmul_placement_kind kind) {
     double most = 0;
     for (int node = 0; node < costs->node_count; node++)
@@ -653,7 +657,7 @@ static double persistent_value_seconds(const struct mmul_program_costs *costs,
                                        const struct mmul_program *program,
                                        const struct mmul_operation *operation) {
     const struct mmul_program_costs *c = costs;
-    const struct mmul_kept *set = &program->kept[operation->kept];
+    const struct mmul_persistent_value *set = &program->kept[operation->kept];
     const struct mmul_value *value = &program->values[operation->result];
     if (set->offsets == NULL)
         return 0;
@@ -665,7 +669,8 @@ static double persistent_value_seconds(const struct mmul_program_costs *costs,
     }
     if (apart == 0)
         return 0;
-    return mmul_program_move_seconds(c, value, operation->wish, operation->wish, &ignored) +
+    return mmul_program_move_seconds(c, value, operation->requested_placement,
+                                     operation->requested_placement, &ignored) +
            (c->node_count > 1 ? apart / total * mmul_shape_data_bytes(value->shape, value->dtype) /
                                     c->bytes_per_second
                               : 0);
@@ -679,12 +684,13 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
     const struct mmul_program_costs *c = costs;
     struct mmul_operand_info operands[MMUL_OPERANDS];
     struct mmul_shape shape = mmul_program_shape(program, operation);
-    if (operation->kind == MMUL_KEPT)
+    if (operation->kind == MMUL_LOAD_PERSISTENT)
         return persistent_value_seconds(c, program, operation);
     if (row->flops_each <= 0 || row->is_view || rule->result == MMUL_PLACE_FILE)
         return 0;
-    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
-    if (operation->kind == MMUL_MATMUL || operation->kind == MMUL_SEARCH) {
+    const struct mmul_operation_call call =
+        mmul_program_describe_call(program, operation, operands);
+    if (operation->kind == MMUL_MATMUL || operation->kind == MMUL_FUSED_TOPK) {
         const struct product p = make_product(&call, shape, rule->result);
         return add_waiting_seconds(c, rule->result, multiply_seconds(c, &p) + check_seconds(c, &p));
     }

@@ -7,7 +7,7 @@
 // whole there, and nothing of a file on another node. T bytes move:
 //
 //     i to j   T has_i wants_j, i != j, unless j has all of it; one of several copies is sent
-//     handed on  the same, from the ranks of one team to those of another (model/teams.h)
+//     handed on  the same, from the ranks of one team to those of another (model/rank_groups.h)
 //     grid     to grid rows: the blocks go to the other nodes of their row of the mesh; to grid
 //              cols likewise (mesh.h)
 //     move     max over nodes of (bytes out, bytes in) / B_i + latency per stage (of a grid: per
@@ -60,7 +60,7 @@ struct mmul_program_costs {
 // ranks. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
-                                         int64_t groups, const struct mmul_team *team,
+                                         int64_t groups, const struct mmul_rank_group *rank_group,
                                          struct mmul_error *err);
 void mmul_program_costs_fini(struct mmul_program_costs *costs);
 
@@ -76,10 +76,10 @@ double mmul_program_move_seconds(const struct mmul_program_costs *costs,
 
 // Returns the seconds in which one team hands a value on to another: from a placement on its ranks
 // to one on the other team's ranks.
-double mmul_program_handing_seconds(const struct mmul_program_costs *from_costs,
-                                    const struct mmul_program_costs *to_costs,
-                                    const struct mmul_value *value, enum mmul_placement_kind from,
-                                    enum mmul_placement_kind to, double *bytes);
+double mmul_program_team_move_seconds(const struct mmul_program_costs *from_costs,
+                                      const struct mmul_program_costs *to_costs,
+                                      const struct mmul_value *value, enum mmul_placement_kind from,
+                                      enum mmul_placement_kind to, double *bytes);
 
 // A path of a value from one of the placements in the set `have` (a bit per kind) to another
 // placement: from the nearest of them, directly or by way of rows.
@@ -94,10 +94,10 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
 
 // Finds the path of a value that is handed on to another team: from the nearest placement, or by
 // way of its own team's rows. It ends in rows, columns or whole matrices of the other team.
-struct mmul_program_path mmul_program_find_handing(const struct mmul_program_costs *from_costs,
-                                                   const struct mmul_program_costs *to_costs,
-                                                   const struct mmul_value *value, unsigned have,
-                                                   enum mmul_placement_kind to);
+struct mmul_program_path mmul_program_find_team_path(const struct mmul_program_costs *from_costs,
+                                                     const struct mmul_program_costs *to_costs,
+                                                     const struct mmul_value *value, unsigned have,
+                                                     enum mmul_placement_kind to);
 
 // Returns the number of panels of an inner range: at most PANELS_MOST, each of at least PANEL_LEAST
 // terms.
@@ -108,14 +108,14 @@ static inline int mmul_program_panels(int64_t k) {
 }
 
 // Returns true if a move of that kind is carried out together with its product.
-bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind to);
+bool mmul_program_is_joined_move(enum mmul_placement_kind from, enum mmul_placement_kind to);
 
 // Returns the seconds saved because the operation begins before the moves of these operands end:
 // blocks of a grid, or files of a product split by rows or columns.
-double mmul_program_joined_saving(const struct mmul_program_costs *costs,
-                                  const struct mmul_program *program,
-                                  const struct mmul_operation *operation,
-                                  const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]);
+double mmul_program_overlap_saving(const struct mmul_program_costs *costs,
+                                   const struct mmul_program *program,
+                                   const struct mmul_operation *operation,
+                                   const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]);
 
 // Returns the check's part of mmul_program_operation_seconds, for a product.
 double mmul_program_check_seconds(const struct mmul_program_costs *costs,
@@ -124,7 +124,7 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
                                   const struct mmul_rule *rule);
 
 // Returns the seconds in which operations read, or write, a whole value.
-double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
+double mmul_program_scan_seconds(const struct mmul_program_costs *costs,
                                  const struct mmul_value *value, enum mmul_placement_kind kind);
 
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,

@@ -121,7 +121,7 @@ static bool next_block_of_step(struct mmul_block_walk *w, struct mmul_block *blo
 
 static bool next_block_of_product(struct mmul_block_walk *w, struct mmul_block *block) {
     const struct mmul_schedule *schedule = w->stretches.schedule;
-    struct mmul_stretch stretch;
+    struct mmul_matrix_range stretch;
     if (!mmul_schedule_next(&w->stretches, &stretch))
         return false;
     *block = (struct mmul_block){.at = mmul_pass_result(schedule, w->stretches.pass, stretch),
@@ -135,8 +135,8 @@ bool mmul_blocks_next(struct mmul_block_walk *walk, struct mmul_block *block) {
     struct mmul_block_walk *w = walk;
     while (w->line < w->lines.end &&
            (w->plan != NULL ? next_block_of_step(w, block) : next_block_of_product(w, block))) {
-        const int64_t before = mmul_larger(0, w->lines.begin - block->line),
-                      behind = mmul_larger(0, w->line - w->lines.end);
+        const int64_t before = mmul_max(0, w->lines.begin - block->line),
+                      behind = mmul_max(0, w->line - w->lines.end);
         *(w->by_cols ? &block->at.col_begin : &block->at.row_begin) += before;
         *(w->by_cols ? &block->at.col_end : &block->at.row_end) -= behind;
         block->line += before;
@@ -164,7 +164,7 @@ int64_t mmul_blocks_skip_alike(struct mmul_block_walk *walk, const struct mmul_b
     while (mmul_blocks_next(&ahead, &next) && is_equal_block(block, &next)) {
         count++;
         const int64_t fit = lines > 0 ? (ahead.lines.end - ahead.line) / lines : INT64_MAX,
-                      left = mmul_smaller(ahead.end - 1 - ahead.matrix, fit);
+                      left = mmul_min(ahead.end - 1 - ahead.matrix, fit);
         if (left > 0) {
             count += left;
             ahead.matrix += left;

@@ -27,10 +27,10 @@ struct mmul_block_walk {
     int rank;
     int64_t units[2]; // the rank's part of a whole result, in rows over all matrices
     int64_t matrix, end;
-    struct mmul_walk stretches; // set for a product with a schedule (plan == NULL)
-    bool by_cols;               // lines are columns of the result, else rows
-    struct mmul_range lines;    // only these lines are walked
-    int64_t line;               // number of lines walked
+    struct mmul_stretch_walk stretches; // set for a product with a schedule (plan == NULL)
+    bool by_cols;                       // lines are columns of the result, else rows
+    struct mmul_range lines;            // only these lines are walked
+    int64_t line;                       // number of lines walked
 };
 
 // Returns true if each rank makes a summand from its part of the inner range.

@@ -18,10 +18,10 @@ int64_t mmul_page_ceiling(int64_t bytes) {
 int mmul_segment_size_add(struct mmul_segment_size *size, enum mmul_segment_user user,
                           int64_t bytes) {
     const int part = user == MMUL_SEGMENT_PRODUCT ? size->products++ % 2
-                     : user == MMUL_SEGMENT_EARLY ? 4 + size->early++ % MMUL_SEGMENT_AHEAD
+                     : user == MMUL_SEGMENT_EARLY ? 4 + size->early++ % MMUL_SEGMENT_EARLY_PARTS
                                                   : 2 + size->stages % 2;
     size->stages++;
-    size->sizes[part] = mmul_larger(size->sizes[part], bytes);
+    size->sizes[part] = mmul_max(size->sizes[part], bytes);
     return part;
 }
 
@@ -52,8 +52,8 @@ int64_t mmul_schedule_lanes_bytes(const struct mmul_schedule_node *node) {
 
 int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank) {
     const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
-    return mmul_smaller(mmul_divide_up(r->end - r->begin, schedule->rounds),
-                        mmul_problem_units(&schedule->problem, schedule->axis));
+    return mmul_min(mmul_divide_up(r->end - r->begin, schedule->rounds),
+                    mmul_problem_units(&schedule->problem, schedule->axis));
 }
 
 // Returns the bytes of one line of A and of C.
@@ -65,14 +65,14 @@ static int64_t loan_line_bytes(const struct mmul_schedule *schedule) {
 
 // Three quarters of the rank's lines are enough: a rank that is four times slower than an equally
 // fast rank assumes gives up two thirds.
-int64_t mmul_schedule_loan_lines(const struct mmul_schedule *schedule, int rank) {
+int64_t mmul_schedule_stolen_lines_most(const struct mmul_schedule *schedule, int rank) {
     const int64_t most_bytes = 128 << 20;
     const int64_t lines = mmul_divide_up(mmul_schedule_lines_most(schedule, rank) * 3, 4);
-    return schedule->lends ? mmul_smaller(lines, most_bytes / loan_line_bytes(schedule)) : 0;
+    return schedule->steal_scope ? mmul_min(lines, most_bytes / loan_line_bytes(schedule)) : 0;
 }
 
-int64_t mmul_schedule_loan_bytes(const struct mmul_schedule *schedule, int rank) {
-    return mmul_schedule_loan_lines(schedule, rank) * loan_line_bytes(schedule);
+int64_t mmul_schedule_stolen_bytes_most(const struct mmul_schedule *schedule, int rank) {
+    return mmul_schedule_stolen_lines_most(schedule, rank) * loan_line_bytes(schedule);
 }
 
 struct mmul_check_need mmul_schedule_check_need(const struct mmul_schedule *schedule, int rank,
@@ -80,7 +80,8 @@ struct mmul_check_need mmul_schedule_check_need(const struct mmul_schedule *sche
     const struct mmul_problem *p = &schedule->problem;
     const struct mmul_schedule_node *node =
         &mmul_schedule_nodes(schedule)[mmul_schedule_ranks(schedule)[rank].node];
-    const int64_t panel = mmul_panels_at_once(p, schedule->axis, schedule->panel_units, node->maps),
+    const int64_t panel = mmul_panels_units_at_once(p, schedule->axis, schedule->panel_units,
+                                                    node->maps),
                   lines = mmul_schedule_lines_most(schedule, rank);
     whole_again = whole_again && panel == mmul_problem_result_width(p, schedule->axis);
     const bool whole = node->checks_whole || (whole_again && (panel > lines || !split_again));
@@ -93,21 +94,20 @@ struct mmul_check_need mmul_schedule_check_need(const struct mmul_schedule *sche
 }
 
 void mmul_check_size_add(struct mmul_check_size *size, const struct mmul_check_need *need) {
-    size->check_bytes =
-        mmul_larger(size->check_bytes, mmul_check_bytes(need->piece_units, need->k));
-    size->panel_units = mmul_larger(size->panel_units, need->panel_units);
+    size->check_bytes = mmul_max(size->check_bytes, mmul_check_bytes(need->piece_units, need->k));
+    size->panel_units = mmul_max(size->panel_units, need->panel_units);
     if (need->saved == 0)
         return;
-    size->saved_numbers =
-        mmul_larger(size->saved_numbers, mmul_check_saved_count(need->piece_units, need->k));
-    size->saved_wanted = mmul_larger(size->saved_wanted, need->saved);
-    const int64_t most = size->check_bytes / 2 / (size->saved_numbers * (int64_t)sizeof(double));
-    size->saved_count = mmul_larger(1, mmul_smaller(size->saved_wanted, most));
+    size->cached_numbers =
+        mmul_max(size->cached_numbers, mmul_check_saved_count(need->piece_units, need->k));
+    size->cached_wanted = mmul_max(size->cached_wanted, need->saved);
+    const int64_t most = size->check_bytes / 2 / (size->cached_numbers * (int64_t)sizeof(double));
+    size->cached_count = mmul_max(1, mmul_min(size->cached_wanted, most));
 }
 
 int64_t mmul_check_size_bytes(const struct mmul_check_size *size) {
     return size->check_bytes + size->panel_units +
-           size->saved_count * size->saved_numbers * (int64_t)sizeof(double);
+           size->cached_count * size->cached_numbers * (int64_t)sizeof(double);
 }
 
 // ---------------------------------------------------------------------------------------- channels
@@ -120,7 +120,7 @@ int64_t mmul_route_buffer_bytes(const struct mmul_schedule *schedule, enum mmul_
     case MMUL_ROUTE_GATHER:
         return schedule->chunk_bytes;
     case MMUL_ROUTE_RELAY:
-        return mmul_smaller(MMUL_PACKET_BYTES, schedule->chunk_bytes);
+        return mmul_min(MMUL_PACKET_BYTES, schedule->chunk_bytes);
     default:
         return MMUL_FILE_STRETCH_BYTES;
     }
@@ -133,16 +133,16 @@ void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_s
         struct mmul_transfers list = mmul_transfers_make(schedule, node, (enum mmul_route)i);
         size->is_used[i] = mmul_transfers_next(&list, &first) || size->is_used[i];
         size->bytes[i] =
-            mmul_larger(size->bytes[i], mmul_route_buffer_bytes(schedule, (enum mmul_route)i));
+            mmul_max(size->bytes[i], mmul_route_buffer_bytes(schedule, (enum mmul_route)i));
     }
-    size->is_spread |= schedule->whole_is_spread;
+    size->is_spread |= schedule->whole_is_distributed;
 }
 
-void mmul_channels_size_add_moving(struct mmul_channels_size *size,
-                                   const struct mmul_moving *moving, int node) {
+void mmul_channels_size_add_moves(struct mmul_channels_size *size,
+                                  const struct mmul_move_set *moving, int node) {
     for (int i = MMUL_ROUTE_SEND; i < MMUL_ROUTES; i++)
-        size->is_used[i] = mmul_transfers_of_moving(moving, node, (enum mmul_route)i).has_piece ||
-                           size->is_used[i];
+        size->is_used[i] =
+            mmul_transfers_of_moves(moving, node, (enum mmul_route)i).has_piece || size->is_used[i];
 }
 
 // Only root has both ends of scatter and gather. Packets that begin or end in files or values pass
@@ -151,13 +151,13 @@ int64_t mmul_channels_size_bytes(const struct mmul_channels_size *size, bool is_
     const int64_t *bytes = size->bytes;
     int64_t sum = 0;
     if (is_root && size->is_used[MMUL_ROUTE_SCATTER])
-        sum += MMUL_ROUND_LANES * bytes[MMUL_ROUTE_SCATTER];
+        sum += MMUL_ROUNDS_IN_FLIGHT * bytes[MMUL_ROUTE_SCATTER];
     if (is_root && size->is_used[MMUL_ROUTE_GATHER])
-        sum += MMUL_ROUND_LANES * bytes[MMUL_ROUTE_GATHER];
+        sum += MMUL_ROUNDS_IN_FLIGHT * bytes[MMUL_ROUTE_GATHER];
     if ((is_root || size->is_spread) && size->is_used[MMUL_ROUTE_RELAY])
-        sum += MMUL_PACKETS_AHEAD * bytes[MMUL_ROUTE_RELAY];
+        sum += MMUL_PACKETS_IN_FLIGHT * bytes[MMUL_ROUTE_RELAY];
     for (int i = MMUL_ROUTE_SEND; i < MMUL_ROUTES; i++)
         if (size->is_used[i])
-            sum += (int64_t)(i == MMUL_ROUTE_COPY ? 1 : MMUL_PACKETS_AHEAD) * MMUL_PART_BYTES;
+            sum += (int64_t)(i == MMUL_ROUTE_COPY ? 1 : MMUL_PACKETS_IN_FLIGHT) * MMUL_PART_BYTES;
     return sum;
 }

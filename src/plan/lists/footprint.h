@@ -14,9 +14,9 @@
 //
 // Two parts per kind let panels of a product travel while the product before, and the stages
 // between, are computed. Of the other stages, which sum vectors, at most two are in flight, plus
-// MMUL_SEGMENT_AHEAD early moves (plan/program/program_early.c).
+// MMUL_SEGMENT_EARLY_PARTS early moves (plan/program/program_early_moves.c).
 
-enum { MMUL_SEGMENT_AHEAD = 8, MMUL_SEGMENT_PARTS = 4 + MMUL_SEGMENT_AHEAD };
+enum { MMUL_SEGMENT_EARLY_PARTS = 8, MMUL_SEGMENT_PARTS = 4 + MMUL_SEGMENT_EARLY_PARTS };
 
 // Users of the segment: a product, an early move that sums vectors of its ranks, any other stage.
 enum mmul_segment_user { MMUL_SEGMENT_PRODUCT, MMUL_SEGMENT_EARLY, MMUL_SEGMENT_OTHER };
@@ -54,10 +54,10 @@ int64_t mmul_schedule_lanes_bytes(const struct mmul_schedule_node *node);
 
 // --------------------------------------------------------------------------------------- the check
 
-// Return the lines of A and C of another node that a rank has room for (exec/tasks/loans.h), and
+// Return the lines of A and C of another node that a rank has room for (exec/tasks/steals.h), and
 // their bytes. 0: the rank takes none.
-int64_t mmul_schedule_loan_lines(const struct mmul_schedule *schedule, int rank);
-int64_t mmul_schedule_loan_bytes(const struct mmul_schedule *schedule, int rank);
+int64_t mmul_schedule_stolen_lines_most(const struct mmul_schedule *schedule, int rank);
+int64_t mmul_schedule_stolen_bytes_most(const struct mmul_schedule *schedule, int rank);
 
 // Size of the check of a stage's products (exec/worker/verify.h).
 struct mmul_check_need {
@@ -81,11 +81,11 @@ struct mmul_check_need mmul_schedule_check_need(const struct mmul_schedule *sche
 struct mmul_check_size {
     // mmul_check_bytes of the largest stage.
     int64_t check_bytes;
-    int64_t panel_units;  // one flag for each
-    int64_t saved_wanted; // cached pieces that the stages ask for
+    int64_t panel_units;   // one flag for each
+    int64_t cached_wanted; // cached pieces that the stages ask for
     // Cached pieces that fit: into half of check_bytes, or one piece.
-    int64_t saved_count;
-    int64_t saved_numbers; // doubles of each
+    int64_t cached_count;
+    int64_t cached_numbers; // doubles of each
 };
 
 void mmul_check_size_add(struct mmul_check_size *size, const struct mmul_check_need *need);
@@ -110,6 +110,6 @@ struct mmul_channels_size {
 
 void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_schedule *schedule,
                             int node);
-void mmul_channels_size_add_moving(struct mmul_channels_size *size,
-                                   const struct mmul_moving *moving, int node);
+void mmul_channels_size_add_moves(struct mmul_channels_size *size,
+                                  const struct mmul_move_set *moving, int node);
 int64_t mmul_channels_size_bytes(const struct mmul_channels_size *size, bool is_root);

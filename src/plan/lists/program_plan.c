@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/teams.h"
+#include "model/rank_groups.h"
 
 int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
                                  const struct mmul_program_place *place, int rank) {
@@ -15,31 +15,31 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 }
 
 const struct mmul_program_costs *mmul_program_costs_of(const struct mmul_program_plan *plan,
-                                                       int team) {
-    return team > MMUL_TEAM_ALL ? &plan->team_costs[team] : &plan->costs;
+                                                       int rank_group) {
+    return rank_group > MMUL_GROUP_ALL ? &plan->team_costs[rank_group] : &plan->costs;
 }
 
 const struct mmul_program_costs *mmul_program_step_costs(const struct mmul_program_plan *plan,
                                                          const struct mmul_program_step *step) {
     return mmul_program_costs_of(
-        plan, mmul_program_team_of(plan->program, mmul_step_operation(plan, step)));
+        plan, mmul_program_operation_group(plan->program, mmul_step_operation(plan, step)));
 }
 
-int mmul_program_base(const struct mmul_program_plan *plan, int place) {
+int mmul_program_base_place(const struct mmul_program_plan *plan, int place) {
     while (plan->places[place].view_of >= 0)
         place = plan->places[place].view_of;
     return place;
 }
 
 bool mmul_program_place_has_memory(const struct mmul_program_place *place) {
-    return place->view_of < 0 && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone &&
+    return place->view_of < 0 && place->placement.kind != MMUL_PLACE_FILE && !place->is_elided &&
            place->kept < 0;
 }
 
-int mmul_program_plan_place(const struct mmul_program_plan *plan, int value) {
+int mmul_program_first_place(const struct mmul_program_plan *plan, int value) {
     for (int i = 0; i < plan->place_count; i++) {
         const struct mmul_program_place *place = &plan->places[i];
-        if (place->value == value && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone)
+        if (place->value == value && place->placement.kind != MMUL_PLACE_FILE && !place->is_elided)
             return i;
     }
     return -1;
@@ -55,7 +55,7 @@ int mmul_program_step_operand(const struct mmul_program_plan *plan,
         return step->operands[index];
     const struct mmul_program_fused *fused =
         &plan->fused[step->first_fused + index / MMUL_OPERANDS - 1];
-    const bool is_own = index < 2 * MMUL_OPERANDS && mmul_program_is_all_fused(plan, step);
+    const bool is_own = index < 2 * MMUL_OPERANDS && mmul_program_head_is_fused(plan, step);
     return is_own || fused->within[index % MMUL_OPERANDS] ? -1
                                                           : fused->operands[index % MMUL_OPERANDS];
 }
@@ -69,21 +69,22 @@ int mmul_program_step_result(const struct mmul_program_plan *plan,
     const int place = index == 0   ? step->result
                       : index == 1 ? step->made
                                    : plan->fused[step->first_fused + index - 2].result;
-    return index == 0 || (place != step->result && !plan->places[place].is_gone) ? place : -1;
+    return index == 0 || (place != step->result && !plan->places[place].is_elided) ? place : -1;
 }
 
-bool mmul_program_is_all_fused(const struct mmul_program_plan *plan,
-                               const struct mmul_program_step *step) {
+bool mmul_program_head_is_fused(const struct mmul_program_plan *plan,
+                                const struct mmul_program_step *step) {
     return step->fused_count > 0 && plan->fused[step->first_fused].operation == step->operation;
 }
 
-bool mmul_program_ends_apart(const struct mmul_program_plan *plan,
-                             const struct mmul_program_step *step) {
+bool mmul_program_needs_result_tile(const struct mmul_program_plan *plan,
+                                    const struct mmul_program_step *step) {
     bool reads = false;
     for (int i = 0; step->fused_count > 0 && i < MMUL_OPERANDS; i++) {
         const struct mmul_program_fused *last =
             &plan->fused[step->first_fused + step->fused_count - 1];
-        reads |= last->within[i] && mmul_program_base(plan, last->operands[i]) == step->result;
+        reads |=
+            last->within[i] && mmul_program_base_place(plan, last->operands[i]) == step->result;
     }
     return reads;
 }
@@ -97,7 +98,7 @@ char *mmul_program_step_name(const struct mmul_program_plan *plan,
         return strcpy(text, "move");
     snprintf(text, MMUL_STEP_NAME_BYTES, "%s",
              mmul_operation_row(operations[step->operation].kind)->name);
-    for (int i = mmul_program_is_all_fused(plan, step); i < step->fused_count; i++) {
+    for (int i = mmul_program_head_is_fused(plan, step); i < step->fused_count; i++) {
         const struct mmul_program_fused *fused = &plan->fused[step->first_fused + i];
         used = strlen(text);
         if (used + 1 < MMUL_STEP_NAME_BYTES)
@@ -118,8 +119,8 @@ int mmul_program_node_ranks(const struct mmul_program_plan *plan, int node, int 
     return count;
 }
 
-int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,
-                             const struct mmul_program_step *moves[MMUL_FACTORS]) {
+int mmul_program_joined_moves(const struct mmul_program_plan *plan, int index,
+                              const struct mmul_program_step *moves[MMUL_FACTORS]) {
     const struct mmul_program_step *step = &plan->steps[index];
     for (int i = 0; i < step->joined_count; i++)
         moves[i] = &plan->steps[step->joined_moves[i]];
@@ -135,7 +136,7 @@ bool mmul_program_is_early(const struct mmul_program_plan *plan,
     return to != MMUL_PLACE_FILE && to != MMUL_PLACE_PARTIAL;
 }
 
-struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
+struct mmul_move mmul_program_step_move(const struct mmul_program_plan *plan,
                                         const struct mmul_program_step *step) {
     const struct mmul_program_place *from = &plan->places[step->operands[0]];
     return (struct mmul_move){.shape = plan->program->values[from->value].shape,
@@ -157,7 +158,7 @@ int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node
     return (int)(place * panels) % panels;
 }
 
-void mmul_program_plan_add_up(struct mmul_program_plan *plan) {
+void mmul_program_plan_sum_costs(struct mmul_program_plan *plan) {
     plan->seconds = plan->network_bytes = 0;
     for (int i = 0; i < plan->step_count; i++) {
         plan->seconds += plan->steps[i].seconds;

@@ -17,12 +17,12 @@ struct mmul_program_place {
     bool transposed;             // shows view_of transposed
     bool reshaped;               // shows the elements of view_of in order, with other sizes
     int operation;               // operation that made the place (file: load or save)
-    bool is_gone;                // never materialised: the steps around the place pass it by
+    bool is_elided;              // never materialised: the steps around the place pass it by
     bool stays;                  // memory is not reused: no step reads the place, or it is kept
     int first_stage, last_stage; // first and last stage with the place in memory
     int kept;                    // set of shards of the program that is its memory; -1: none
-    // With is_gone: the tile, from 1 on, that a fused operation fills for other fused operations of
-    // its step. They use tiles in turn. 0: the place is in no tile either.
+    // With is_elided: the tile, from 1 on, that a fused operation fills for other fused operations
+    // of its step. They use tiles in turn. 0: the place is in no tile either.
     int tile;
 };
 
@@ -35,9 +35,9 @@ struct mmul_program_fused {
     int result;                  // place; for the last fused operation the step's result
 };
 
-enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE };
+enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_REMOVED };
 
-// Steps are carried out in order. A finished plan has no MMUL_STEP_GONE.
+// Steps are carried out in order. A finished plan has no MMUL_STEP_REMOVED.
 struct mmul_program_step {
     enum mmul_program_step_kind kind;
     int operation;               // operation that is computed, or that needs the move
@@ -68,8 +68,8 @@ struct mmul_program_step {
     // or the schedule of an equal product before). Its operands and result may be in files
     // (MMUL_PLACE_FILE), which it reads and writes itself. spreads: its whole operand is split by
     // rows, and ranks relay their rows.
-    bool is_product, spreads;
-    bool turned[MMUL_FACTORS]; // the file has this operand transposed
+    bool is_product, relays_whole;
+    bool transposed_factors[MMUL_FACTORS]; // the file has this operand transposed
     enum mmul_axis axis;
     const int64_t *offsets;
     struct mmul_schedule *schedule;
@@ -97,10 +97,10 @@ struct mmul_program_plan {
     struct mmul_job_options options;
     struct mmul_job_calls calls;     // calls of this rank
     struct mmul_program_costs costs; // nodes of the ranks, and shares
-    // Owned: costs of the program's teams, by team (model/teams.h). The first entries belong to no
-    // team.
+    // Owned: costs of the program's teams, by team (model/rank_groups.h). The first entries belong
+    // to no team.
     struct mmul_program_costs *team_costs;
-    int team_count;                    // entries of team_costs
+    int rank_group_count;              // entries of team_costs
     double *weights;                   // owned, per rank: weights that the shares were made from
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned
@@ -115,14 +115,14 @@ struct mmul_program_plan {
     int64_t node_bytes_most; // node_bytes + shard_bytes of the node with the largest sum
     // Owned: memory of a run beside the values (plan/program/program_footprint.h): segment bytes
     // per node, private bytes per rank. 0 before mmul_program_fit_footprint.
-    int64_t *segment_bytes, *own_bytes;
+    int64_t *segment_bytes, *rank_private_bytes;
     // Smallest limit of a node, all its processes included, after a refusal; 0: not known.
     int64_t needed_bytes;
     bool moves_early;                // moves across the network run while later steps compute
-    bool saves_no_sums;              // no room for sums of values that several products read
-    bool lends_nothing;              // no room for work stealing between nodes
+    bool caches_no_sums;             // no room for sums of values that several products read
+    bool steals_nothing;             // no room for work stealing between nodes
     int *multiplied;                 // owned, per place: number of products that read its memory
-    int read_again_count;            // places that several products read
+    int shared_operand_count;        // places that several products read
     struct mmul_program_rank *ranks; // owned
     // Owned by root: busy seconds of the ranks in `runs` runs of `run_seconds` seconds since shares
     // were last adjusted. has_free_shares: the user gave no weights (exec/job/rebalance.h).
@@ -159,20 +159,20 @@ static inline bool mmul_place_is_file(const struct mmul_program_plan *plan, int 
 }
 
 // Returns the move of a step of kind MMUL_STEP_MOVE.
-struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
+struct mmul_move mmul_program_step_move(const struct mmul_program_plan *plan,
                                         const struct mmul_program_step *step);
 
 // Returns the costs of a team, and of the team that carries out a step's operation.
 const struct mmul_program_costs *mmul_program_costs_of(const struct mmul_program_plan *plan,
-                                                       int team);
+                                                       int rank_group);
 const struct mmul_program_costs *mmul_program_step_costs(const struct mmul_program_plan *plan,
                                                          const struct mmul_program_step *step);
 
 // Sums the seconds and bytes of the steps into the plan.
-void mmul_program_plan_add_up(struct mmul_program_plan *plan);
+void mmul_program_plan_sum_costs(struct mmul_program_plan *plan);
 
 // Returns the place whose memory a place shares, or the place itself.
-int mmul_program_base(const struct mmul_program_plan *plan, int place);
+int mmul_program_base_place(const struct mmul_program_plan *plan, int place);
 
 // Returns the number of ranks of a node, and writes its first rank to `leader`.
 int mmul_program_node_ranks(const struct mmul_program_plan *plan, int node, int *leader);
@@ -187,8 +187,8 @@ bool mmul_program_is_early(const struct mmul_program_plan *plan,
                            const struct mmul_program_step *step);
 
 // Writes the moves joined with the product of step `index`, in order, and returns their number.
-int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,
-                             const struct mmul_program_step *moves[MMUL_FACTORS]);
+int mmul_program_joined_moves(const struct mmul_program_plan *plan, int index,
+                              const struct mmul_program_step *moves[MMUL_FACTORS]);
 
 // Returns the panel of the inner range, of `panels`, with which a node begins.
 int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node, int panels);
@@ -199,7 +199,7 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
                                  const struct mmul_program_place *place, int rank);
 
 // Returns the first place in memory of a value that was loaded or computed; -1: none.
-int mmul_program_plan_place(const struct mmul_program_plan *plan, int value);
+int mmul_program_first_place(const struct mmul_program_plan *plan, int value);
 
 // Return the operands of a step: its own, then those of its fused operations. The count is an upper
 // bound; an entry is a place, or -1.
@@ -214,12 +214,12 @@ int mmul_program_step_result(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step, int index);
 
 // Returns true if the step's own operation is the first of its fused operations.
-bool mmul_program_is_all_fused(const struct mmul_program_plan *plan,
-                               const struct mmul_program_step *step);
+bool mmul_program_head_is_fused(const struct mmul_program_plan *plan,
+                                const struct mmul_program_step *step);
 
 // Returns true if the last fused operation reads the memory that its result will occupy.
-bool mmul_program_ends_apart(const struct mmul_program_plan *plan,
-                             const struct mmul_program_step *step);
+bool mmul_program_needs_result_tile(const struct mmul_program_plan *plan,
+                                    const struct mmul_program_step *step);
 
 // Writes the name of a step, such as "matmul + add + gelu" or "move". Returns `text`.
 enum { MMUL_STEP_NAME_BYTES = 160 };

@@ -7,9 +7,9 @@
 #include "base/memory.h"
 #include "model/matrix.h"
 
-void mmul_schedule_set_member(struct mmul_schedule *schedule, int node, bool takes_part) {
+void mmul_schedule_set_participation(struct mmul_schedule *schedule, int node, bool participates) {
     struct mmul_schedule_rank *ranks = (struct mmul_schedule_rank *)(schedule + 1);
-    ((struct mmul_schedule_node *)(ranks + schedule->size))[node].takes_part = takes_part;
+    ((struct mmul_schedule_node *)(ranks + schedule->size))[node].participates = participates;
 }
 
 const struct mmul_schedule_rank *mmul_schedule_ranks(const struct mmul_schedule *schedule) {
@@ -50,9 +50,9 @@ struct mmul_pass mmul_schedule_pass(const struct mmul_schedule *schedule, int64_
     struct mmul_pass pass = {.index = index, .round = index / panels, .panel = index % panels};
     pass.matrix_begin = pass.panel / per_matrix * schedule->panel_matrices;
     pass.matrix_end =
-        mmul_smaller(pass.matrix_begin + schedule->panel_matrices, whole_matrices(schedule));
+        mmul_min(pass.matrix_begin + schedule->panel_matrices, whole_matrices(schedule));
     pass.begin = pass.panel % per_matrix * schedule->panel_units;
-    pass.end = mmul_smaller(pass.begin + schedule->panel_units, other_units(schedule));
+    pass.end = mmul_min(pass.begin + schedule->panel_units, other_units(schedule));
     return pass;
 }
 
@@ -84,24 +84,25 @@ static struct mmul_range using_matrices(const struct mmul_schedule *schedule,
     return (struct mmul_range){0, schedule->problem.matrices};
 }
 
-struct mmul_walk mmul_schedule_walk(const struct mmul_schedule *schedule, struct mmul_range range,
-                                    struct mmul_pass pass) {
+struct mmul_stretch_walk mmul_schedule_walk(const struct mmul_schedule *schedule,
+                                            struct mmul_range range, struct mmul_pass pass) {
     int64_t units = mmul_problem_units(&schedule->problem, schedule->axis);
     struct mmul_range matrices = using_matrices(schedule, pass);
-    range.begin = mmul_larger(range.begin, matrices.begin * units);
-    range.end = mmul_larger(range.begin, mmul_smaller(range.end, matrices.end * units));
-    return (struct mmul_walk){
+    range.begin = mmul_max(range.begin, matrices.begin * units);
+    range.end = mmul_max(range.begin, mmul_min(range.end, matrices.end * units));
+    return (struct mmul_stretch_walk){
         .schedule = schedule,
         .range = range,
         .pass = pass,
-        .count = mmul_stretch_count(&schedule->problem, schedule->axis, range.begin, range.end)};
+        .count =
+            mmul_matrix_range_count(&schedule->problem, schedule->axis, range.begin, range.end)};
 }
 
-bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch) {
+bool mmul_schedule_next(struct mmul_stretch_walk *walk, struct mmul_matrix_range *stretch) {
     const struct mmul_schedule *schedule = walk->schedule;
     while (walk->index < walk->count) {
-        *stretch = mmul_stretch_at(&schedule->problem, schedule->axis, walk->range.begin,
-                                   walk->range.end, walk->index++);
+        *stretch = mmul_matrix_range_at(&schedule->problem, schedule->axis, walk->range.begin,
+                                        walk->range.end, walk->index++);
         int64_t matrix =
             mmul_problem_whole_matrix(&schedule->problem, schedule->axis, stretch->matrix);
         if (matrix >= walk->pass.matrix_begin && matrix < walk->pass.matrix_end)
@@ -110,21 +111,21 @@ bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch) {
     return false;
 }
 
-static struct mmul_walk walk_rank(const struct mmul_schedule *schedule, int rank,
-                                  struct mmul_pass pass) {
+static struct mmul_stretch_walk walk_rank(const struct mmul_schedule *schedule, int rank,
+                                          struct mmul_pass pass) {
     return mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
 }
 
 static bool rank_has_work(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
-    struct mmul_stretch ignored;
-    struct mmul_walk walk = walk_rank(schedule, rank, pass);
+    struct mmul_matrix_range ignored;
+    struct mmul_stretch_walk walk = walk_rank(schedule, rank, pass);
     return mmul_schedule_next(&walk, &ignored);
 }
 
 int64_t mmul_schedule_units(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
-    struct mmul_stretch s;
+    struct mmul_matrix_range s;
     int64_t units = 0;
-    struct mmul_walk walk = walk_rank(schedule, rank, pass);
+    struct mmul_stretch_walk walk = walk_rank(schedule, rank, pass);
     while (mmul_schedule_next(&walk, &s))
         units += s.end - s.begin;
     return units;
@@ -134,7 +135,7 @@ int64_t mmul_schedule_passes_of(const struct mmul_schedule *schedule, int rank) 
     const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
     int64_t passes = mmul_schedule_passes(schedule), count = 0;
     if (whole_matrices(schedule) == 1)
-        return mmul_smaller(r->end - r->begin, schedule->rounds) * mmul_schedule_panels(schedule);
+        return mmul_min(r->end - r->begin, schedule->rounds) * mmul_schedule_panels(schedule);
     for (int64_t i = 0; i < passes; i++)
         count += rank_has_work(schedule, rank, mmul_schedule_pass(schedule, i));
     return count;
@@ -151,7 +152,7 @@ static bool node_has_work(const struct mmul_schedule *schedule, int node, struct
 
 bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct mmul_pass pass) {
     if (schedule->problem.alpha == 0 ||
-        (mmul_schedule_nodes(schedule)[node].maps & mmul_maps_whole(schedule->axis)) != 0 ||
+        (mmul_schedule_nodes(schedule)[node].maps & mmul_maps_whole_operand(schedule->axis)) != 0 ||
         !node_has_work(schedule, node, pass))
         return false;
     if (!mmul_schedule_nodes(schedule)[node].whole_stays)
@@ -191,7 +192,7 @@ static int64_t panel_rows_before(const struct mmul_schedule *schedule, struct mm
     if (matrix >= pass.matrix_end)
         return (pass.matrix_end - pass.matrix_begin) * height;
     return (matrix - pass.matrix_begin) * height +
-           mmul_smaller(mmul_larger(row % rows - in.begin, 0), height);
+           mmul_min(mmul_max(row % rows - in.begin, 0), height);
 }
 
 struct mmul_range mmul_schedule_whole_rows(const struct mmul_schedule *schedule, int rank,
@@ -222,8 +223,9 @@ struct mmul_region mmul_pass_panel(const struct mmul_schedule *schedule, struct 
 }
 
 struct mmul_region mmul_pass_result(const struct mmul_schedule *schedule, struct mmul_pass pass,
-                                    struct mmul_stretch stretch) {
-    struct mmul_region region = mmul_stretch_result(&schedule->problem, schedule->axis, stretch);
+                                    struct mmul_matrix_range stretch) {
+    struct mmul_region region =
+        mmul_matrix_range_result(&schedule->problem, schedule->axis, stretch);
     bool rows = schedule->axis == MMUL_ROWS;
     *(rows ? &region.col_begin : &region.row_begin) = pass.begin;
     *(rows ? &region.col_end : &region.row_end) = pass.end;

@@ -23,7 +23,7 @@
 //
 // An operand that is a value is used in place on its ranks. If the whole operand is a value split
 // by rows, no move needs to precede the product: the rows of each panel are relayed from their own
-// node to all others (whole_is_spread).
+// node to all others (whole_is_distributed).
 #pragma once
 
 #include "model/problem.h"
@@ -35,11 +35,11 @@ enum { MMUL_CHUNK_BYTES = 8 << 20 };
 struct mmul_schedule_rank {
     int64_t begin, end; // part of the split range; may be empty
     int node;
-    double weight;          // as given or measured, not normalised
-    int64_t claim_least;    // least lines or width of a stealable task (plan/lists/tasks.h)
-    struct mmul_tile tile;  // zero sides if the part is empty
-    int64_t host_bytes;     // parts of A or B, C and C_in, and private work space
-    double compute_seconds; // predicted; 0: speed not known
+    double weight;             // as given or measured, not normalised
+    int64_t steal_lines_least; // least lines or width of a stealable task (plan/lists/tasks.h)
+    struct mmul_tile tile;     // zero sides if the part is empty
+    int64_t host_bytes;        // parts of A or B, C and C_in, and private work space
+    double compute_seconds;    // predicted; 0: speed not known
     // Rows of a spread whole operand, over all matrices.
     int64_t whole_begin, whole_end;
     // Predicted time from the first byte read to its last block in C; 0: not known.
@@ -63,7 +63,7 @@ struct mmul_schedule_node {
     int64_t whole_slots;                       // 0; all panels it needs, which then stay; or fewer
     bool whole_stays;                          // every panel keeps its slot and arrives once
     // The node takes part in scatter and gather: a product of the run gives it work.
-    bool takes_part;
+    bool participates;
     bool claims; // several of its ranks have work, and blocks may be stolen
     // Checks of its ranks project the whole operand, not their pieces (exec/worker/verify.h).
     bool checks_whole;
@@ -88,12 +88,12 @@ struct mmul_schedule {
     int64_t rounds; // pieces of every rank's part, worked off one by one; 1: in core
     // Units of the whole operand per panel: columns of B by rows, rows of A by cols.
     int64_t panel_units;
-    int64_t panel_matrices; // matrices of the whole operand per panel; > 1: they are not cut
-    bool whole_is_spread;   // ranks have rows of the whole operand; else root has it
-    double claim_share;     // share of a block that is cut into stealable tasks; 0: none
-    int64_t slice_terms;    // least terms of the inner range summed at once in such a block; 0: all
-    bool lends;             // other nodes may compute rows of a late rank, which move to them
-    int64_t root_bytes;     // through root's link, both ways
+    int64_t panel_matrices;    // matrices of the whole operand per panel; > 1: they are not cut
+    bool whole_is_distributed; // ranks have rows of the whole operand; else root has it
+    double claim_share;        // share of a block that is cut into stealable tasks; 0: none
+    int64_t slice_terms; // least terms of the inner range summed at once in such a block; 0: all
+    bool steal_scope;    // other nodes may compute rows of a late rank, which move to them
+    int64_t root_bytes;  // through root's link, both ways
     // Network traffic of both axes, from which the axis was chosen.
     int64_t rows_bytes_moved, cols_bytes_moved;
     double link_bytes_per_second; // assumed if links are not measured
@@ -104,7 +104,7 @@ struct mmul_schedule {
     int last_rank;
     double compute_seconds, waiting_seconds; // computing; waiting for bytes
     char limits[96];                         // slow part according to the prediction
-    char faster[160];                        // "" or "faster without rank 3: 4.1 s against 5.0 s"
+    char speed_hint[160];                    // "" or "faster without rank 3: 4.1 s against 5.0 s"
     int64_t chunk_bytes;                     // root's buffers for scatter and gather; 0 on one node
     int64_t bytes;                           // size of this block
 };
@@ -116,7 +116,7 @@ const struct mmul_schedule_rank *mmul_schedule_ranks(const struct mmul_schedule 
 const struct mmul_schedule_node *mmul_schedule_nodes(const struct mmul_schedule *schedule);
 
 // Sets if a node takes part in scatter and gather. Used for a schedule that is one of several.
-void mmul_schedule_set_member(struct mmul_schedule *schedule, int node, bool takes_part);
+void mmul_schedule_set_participation(struct mmul_schedule *schedule, int node, bool participates);
 
 struct mmul_pass {
     int64_t index; // position in the list
@@ -139,15 +139,15 @@ struct mmul_range mmul_schedule_part(const struct mmul_schedule *schedule, int r
 
 // Iterates over the stretches of `range` that use the matrices of the pass, in order:
 //     for (walk = mmul_schedule_walk(schedule, range, pass); mmul_schedule_next(&walk, &stretch);)
-struct mmul_walk {
+struct mmul_stretch_walk {
     const struct mmul_schedule *schedule;
     struct mmul_range range;
     struct mmul_pass pass;
     int64_t index, count;
 };
-struct mmul_walk mmul_schedule_walk(const struct mmul_schedule *schedule, struct mmul_range range,
-                                    struct mmul_pass pass);
-bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch);
+struct mmul_stretch_walk mmul_schedule_walk(const struct mmul_schedule *schedule,
+                                            struct mmul_range range, struct mmul_pass pass);
+bool mmul_schedule_next(struct mmul_stretch_walk *walk, struct mmul_matrix_range *stretch);
 
 // Returns the units that a rank computes in a pass. The block has units x (pass.end - pass.begin)
 // elements of C.
@@ -177,4 +177,4 @@ struct mmul_region mmul_pass_panel(const struct mmul_schedule *schedule, struct 
                                    int64_t matrix);
 // Returns the rectangle of C of a stretch in a pass.
 struct mmul_region mmul_pass_result(const struct mmul_schedule *schedule, struct mmul_pass pass,
-                                    struct mmul_stretch stretch);
+                                    struct mmul_matrix_range stretch);

@@ -7,11 +7,11 @@
 #include "base/text.h"
 #include "model/matrix.h"
 
-bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
-                    struct mmul_range *part) {
+bool mmul_tasks_cut_extent(int64_t extent, double share, int64_t least, int64_t index,
+                           struct mmul_range *part) {
     const int64_t aligned = extent >= 1024 ? 64 : 1, most = 2;
     int64_t rest = (int64_t)(share * (double)extent) / aligned * aligned;
-    int64_t parts = mmul_smaller(most, rest / mmul_larger(aligned, least));
+    int64_t parts = mmul_min(most, rest / mmul_max(aligned, least));
     int64_t begin = extent - rest, each = parts > 0 ? rest / parts / aligned * aligned : 0;
     if (parts == 0)
         *part = (struct mmul_range){0, extent};
@@ -50,15 +50,15 @@ static bool is_single_pass(const struct mmul_tasks *tasks) {
 static bool cut_single_pass(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
     const struct mmul_schedule *schedule = tasks->schedule;
     int64_t extent = tasks->by_lines ? task->line_end : task->end - task->begin;
-    struct mmul_range part = {index * tasks->slice,
-                              mmul_smaller((index + 1) * tasks->slice, extent)};
+    struct mmul_range part = {index * tasks->slice, mmul_min((index + 1) * tasks->slice, extent)};
     if (tasks->sums > 1)
         return index == 0;
     if (tasks->slice > 0 && index > 0 && part.begin >= extent)
         return false;
     if (tasks->slice == 0 &&
-        !mmul_tasks_cut(extent, node_of(tasks)->claims ? schedule->claim_share : 0,
-                        mmul_schedule_ranks(schedule)[tasks->rank].claim_least, index, &part))
+        !mmul_tasks_cut_extent(extent, node_of(tasks)->claims ? schedule->claim_share : 0,
+                               mmul_schedule_ranks(schedule)[tasks->rank].steal_lines_least, index,
+                               &part))
         return false;
     if (tasks->by_lines) {
         task->line_begin = part.begin;
@@ -84,7 +84,7 @@ static struct mmul_task uncut_task(const struct mmul_tasks *tasks, int64_t index
 static bool cut_step_part(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
     enum { LINES_LEAST = 64 };
     struct mmul_range part;
-    if (!mmul_tasks_cut(tasks->positions, tasks->share, LINES_LEAST, index, &part))
+    if (!mmul_tasks_cut_extent(tasks->positions, tasks->share, LINES_LEAST, index, &part))
         return false;
     task->line_begin = part.begin;
     task->line_end = part.end;
@@ -110,17 +110,17 @@ static int64_t count_slices(const struct mmul_tasks *tasks) {
                     p->a_dtype == MMUL_F32 && p->b_dtype == MMUL_F32;
     if (!in_place || !node_of(tasks)->claims || tasks->schedule->slice_terms == 0)
         return 1;
-    return mmul_larger(1, mmul_smaller(most, p->k / tasks->schedule->slice_terms));
+    return mmul_max(1, mmul_min(most, p->k / tasks->schedule->slice_terms));
 }
 
-int64_t mmul_tasks_terms(const struct mmul_tasks *tasks, int64_t index) {
+int64_t mmul_tasks_terms_end(const struct mmul_tasks *tasks, int64_t index) {
     const int64_t aligned = 64, k = tasks->terms;
     return index + 1 == tasks->sums ? k : k / tasks->sums * (index + 1) / aligned * aligned;
 }
 
-struct mmul_tasks mmul_tasks_of(const struct mmul_schedule *schedule, int rank, int64_t slice,
-                                bool in_order) {
-    const unsigned wide = MMUL_MAPS_C | mmul_maps_whole(schedule->axis);
+struct mmul_tasks mmul_tasks_of_schedule(const struct mmul_schedule *schedule, int rank,
+                                         int64_t slice, bool in_order) {
+    const unsigned wide = MMUL_MAPS_C | mmul_maps_whole_operand(schedule->axis);
     struct mmul_tasks tasks = {.schedule = schedule, .rank = rank, .terms = schedule->problem.k};
     tasks.joined = (node_of(&tasks)->maps & wide) == wide;
     tasks.by_lines = node_of(&tasks)->checks_whole;
@@ -199,7 +199,7 @@ double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_
     while (begin < end) {
         mmul_tasks_seek(tasks, begin, &cursor);
         int64_t lines = cursor.task.line_end - cursor.task.line_begin;
-        int64_t until = mmul_smaller(end, cursor.position + lines);
+        int64_t until = mmul_min(end, cursor.position + lines);
         elements += (double)(until - begin) * (double)(cursor.task.end - cursor.task.begin);
         begin = until;
     }
@@ -211,7 +211,7 @@ void mmul_tasks_print(const struct mmul_schedule *schedule, FILE *stream) {
     const char *lines = schedule->axis == MMUL_ROWS ? "rows\tcolumns" : "columns\trows";
     mmul_text_add(&table, "rank\ttask\tround\t%s\telements\twaits for\n", lines);
     for (int rank = 0; rank < schedule->size; rank++) {
-        struct mmul_tasks tasks = mmul_tasks_of(schedule, rank, 0, false);
+        struct mmul_tasks tasks = mmul_tasks_of_schedule(schedule, rank, 0, false);
         for (int64_t i = 0; i < tasks.count; i++) {
             struct mmul_task t = mmul_tasks_at(&tasks, i);
             if (t.line_begin == t.line_end)

@@ -7,7 +7,7 @@
 // - A product's tasks are its passes. If the panels of a matrix lie side by side (the whole operand
 //   and C are mapped), all passes of a round and matrix are one task.
 // - A block that is a single pass is cut: a wide task first, then two shorter ones. Other ranks of
-//   the node may steal lines of these that are not begun (exec/memory/claims.h).
+//   the node may steal lines of these that are not begun (exec/memory/stealing.h).
 //
 //     cut along the width of C           cut along the lines
 //      _______________________            ____________________
@@ -60,8 +60,8 @@ struct mmul_task {
 
 // Returns the tasks of a rank. slice: lines that deserve a task of their own in any case, if the
 // rank has twice as many; 0: none. in_order: finished lines are wanted before the others are done.
-struct mmul_tasks mmul_tasks_of(const struct mmul_schedule *schedule, int rank, int64_t slice,
-                                bool in_order);
+struct mmul_tasks mmul_tasks_of_schedule(const struct mmul_schedule *schedule, int rank,
+                                         int64_t slice, bool in_order);
 struct mmul_tasks mmul_tasks_of_step(const struct mmul_program_plan *program,
                                      const struct mmul_program_step *step, int rank);
 struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index);
@@ -83,7 +83,7 @@ void mmul_tasks_seek(const struct mmul_tasks *tasks, int64_t position,
                      struct mmul_task_cursor *cursor);
 
 // Returns the end of slice `index` of the inner range.
-int64_t mmul_tasks_terms(const struct mmul_tasks *tasks, int64_t index);
+int64_t mmul_tasks_terms_end(const struct mmul_tasks *tasks, int64_t index);
 
 // Returns the elements of C in positions [begin, end).
 double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_t end);
@@ -95,5 +95,5 @@ void mmul_tasks_print(const struct mmul_schedule *schedule, FILE *stream);
 // Writes part `index` of an extent that is cut. The first part is all but `share`. The others are
 // halves of `share`, or one part if halves would be less than `least`. Returns false if there is no
 // such part.
-bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
-                    struct mmul_range *part);
+bool mmul_tasks_cut_extent(int64_t extent, double share, int64_t least, int64_t index,
+                           struct mmul_range *part);

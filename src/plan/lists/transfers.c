@@ -33,7 +33,7 @@ static enum mmul_content content_at(enum mmul_route route, int64_t position) {
 // A spread panel has one part per rank: the rank's rows of it.
 static int64_t parts_per_panel(const struct mmul_transfers *t) {
     bool is_spread = t->route == MMUL_ROUTE_RELAY || t->route == MMUL_ROUTE_LOAD
-                         ? t->schedule->whole_is_spread
+                         ? t->schedule->whole_is_distributed
                          : false;
     return is_spread ? t->schedule->size : 1;
 }
@@ -65,7 +65,8 @@ static int64_t rank_bytes(const struct mmul_schedule *schedule, int rank, enum m
 // Mapped contents are neither brought to a node nor fetched from it.
 static bool is_mapped(const struct mmul_schedule *schedule, enum mmul_content content, int node) {
     unsigned maps = mmul_schedule_nodes(schedule)[node].maps;
-    return (content == MMUL_CONTENT_PIECES && (maps & mmul_maps_split(schedule->axis)) != 0) ||
+    return (content == MMUL_CONTENT_PIECES &&
+            (maps & mmul_maps_split_operand(schedule->axis)) != 0) ||
            (content == MMUL_CONTENT_C_IN && (maps & MMUL_MAPS_C_IN) != 0) ||
            (content == MMUL_CONTENT_RESULT && (maps & MMUL_MAPS_C) != 0);
 }
@@ -81,8 +82,8 @@ int64_t mmul_content_bytes(const struct mmul_schedule *schedule, enum mmul_conte
     return bytes;
 }
 
-void mmul_transfer_bytes(const struct mmul_schedule *schedule, const struct mmul_transfer *transfer,
-                         int64_t *bytes) {
+void mmul_transfer_node_bytes(const struct mmul_schedule *schedule,
+                              const struct mmul_transfer *transfer, int64_t *bytes) {
     for (int node = 0; node < schedule->node_count; node++)
         bytes[node] = 0;
     for (int rank = 0; rank < schedule->size; rank++) {
@@ -105,8 +106,8 @@ static int64_t bytes_on_node(const struct mmul_transfers *t, enum mmul_content c
 // follow the relay chain; panels of other nodes go around.
 static int path_position(const struct mmul_transfers *t, int node, int first) {
     int count = t->schedule->node_count;
-    return t->schedule->whole_is_spread ? (node - first + count) % count
-                                        : mmul_schedule_nodes(t->schedule)[node].chain_place;
+    return t->schedule->whole_is_distributed ? (node - first + count) % count
+                                             : mmul_schedule_nodes(t->schedule)[node].chain_place;
 }
 
 // Finds the previous and the next node on a panel's path, among the nodes that load it.
@@ -128,7 +129,7 @@ static void find_neighbours(const struct mmul_transfers *t, struct mmul_pass pas
 
 // Returns the node at which a position of a relay begins.
 static int first_node(const struct mmul_transfers *t, int64_t position) {
-    return t->schedule->whole_is_spread
+    return t->schedule->whole_is_distributed
                ? mmul_schedule_ranks(t->schedule)[position % t->schedule->size].node
                : 0;
 }
@@ -155,7 +156,7 @@ static bool is_relayed(const struct mmul_transfers *t, int64_t position) {
     struct mmul_pass pass = pass_at(t, position);
     int first = first_node(t, position), from, to;
     struct mmul_range rows = {0, 1};
-    if (t->schedule->whole_is_spread)
+    if (t->schedule->whole_is_distributed)
         rows = rows_at(t, position);
     if (rows.begin == rows.end)
         return false;
@@ -167,9 +168,9 @@ static bool is_relayed(const struct mmul_transfers *t, int64_t position) {
 
 static bool is_loaded(const struct mmul_transfers *t, int64_t position) {
     struct mmul_range rows = {0, 1};
-    if (t->schedule->whole_is_spread && first_node(t, position) != t->node)
+    if (t->schedule->whole_is_distributed && first_node(t, position) != t->node)
         return false;
-    if (t->schedule->whole_is_spread)
+    if (t->schedule->whole_is_distributed)
         rows = rows_at(t, position);
     return rows.begin < rows.end && mmul_schedule_loads(t->schedule, t->node, pass_at(t, position));
 }
@@ -214,9 +215,9 @@ static bool node_takes_part(const struct mmul_transfers *t) {
         return false;
     const struct mmul_schedule_node *own = &mmul_schedule_nodes(t->schedule)[t->node];
     if (is_of_network(t->route))
-        return t->node == 0 || own->takes_part;
+        return t->node == 0 || own->participates;
     return own->result_bytes > 0 &&
-           (t->node == 0 || (t->route == MMUL_ROUTE_LOAD && t->schedule->whole_is_spread));
+           (t->node == 0 || (t->route == MMUL_ROUTE_LOAD && t->schedule->whole_is_distributed));
 }
 
 struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, int node,
@@ -232,36 +233,36 @@ struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, 
 
 // ------------------------------------------------------------------------------- the next transfer
 
-enum mmul_counter mmul_route_brings(const struct mmul_schedule *schedule, enum mmul_route route,
-                                    int node) {
-    bool root = node == 0, is_spread = schedule != NULL && schedule->whole_is_spread;
+enum mmul_counter mmul_route_arrival_counter(const struct mmul_schedule *schedule,
+                                             enum mmul_route route, int node) {
+    bool root = node == 0, is_spread = schedule != NULL && schedule->whole_is_distributed;
     switch (route) {
     case MMUL_ROUTE_SCATTER:
         return root ? MMUL_ROUNDS_SENT : MMUL_ROUNDS_LOADED;
     case MMUL_ROUTE_RELAY:
-        return is_spread ? MMUL_PASSES_RELAYED : root ? MMUL_NOTHING : MMUL_PASSES_LOADED;
+        return is_spread ? MMUL_PASSES_RELAYED : root ? MMUL_NO_COUNTER : MMUL_PASSES_LOADED;
     case MMUL_ROUTE_GATHER:
         return root ? MMUL_RESULTS_GATHERED : MMUL_RESULTS_STORED;
     case MMUL_ROUTE_READ:
-        return root ? MMUL_ROUNDS_LOADED : MMUL_NOTHING;
+        return root ? MMUL_ROUNDS_LOADED : MMUL_NO_COUNTER;
     case MMUL_ROUTE_LOAD:
-        return root || is_spread ? MMUL_PASSES_LOADED : MMUL_NOTHING;
+        return root || is_spread ? MMUL_PASSES_LOADED : MMUL_NO_COUNTER;
     case MMUL_ROUTE_STORE:
-        return root ? MMUL_RESULTS_STORED : MMUL_NOTHING;
+        return root ? MMUL_RESULTS_STORED : MMUL_NO_COUNTER;
     case MMUL_ROUTE_RECEIVE:
         return MMUL_PANELS_RECEIVED;
     default:
-        return route == MMUL_ROUTE_COPY ? MMUL_PANELS_COPIED : MMUL_NOTHING;
+        return route == MMUL_ROUTE_COPY ? MMUL_PANELS_COPIED : MMUL_NO_COUNTER;
     }
 }
 
-enum mmul_counter mmul_route_frees(enum mmul_route route) {
+enum mmul_counter mmul_route_sent_counter(enum mmul_route route) {
     return route == MMUL_ROUTE_RELAY  ? MMUL_PASSES_SENT
            : route == MMUL_ROUTE_SEND ? MMUL_PANELS_SENT
-                                      : MMUL_NOTHING;
+                                      : MMUL_NO_COUNTER;
 }
 
-int64_t mmul_transfers_reached(const struct mmul_transfers *transfers) {
+int64_t mmul_transfers_counter_value(const struct mmul_transfers *transfers) {
     if (transfers->schedule == NULL)
         return transfers->has_piece ? transfers->panel : transfers->moving.panels;
     return transfers->next / (is_of_rounds(transfers->route) ? 2 : parts_per_panel(transfers));
@@ -291,7 +292,7 @@ static void assign_slot(struct mmul_transfers *t, struct mmul_transfer *transfer
     for (; t->before_oldest < t->loaded - slots; t->before_oldest++)
         t->oldest = find_loaded_pass(t, t->oldest + 1);
     transfer->waits[0] = (struct mmul_count){MMUL_PASSES_DONE, t->oldest + 1};
-    if (t->route == MMUL_ROUTE_RELAY || t->schedule->whole_is_spread)
+    if (t->route == MMUL_ROUTE_RELAY || t->schedule->whole_is_distributed)
         transfer->waits[1] = (struct mmul_count){MMUL_PASSES_SENT, t->oldest + 1};
 }
 
@@ -324,7 +325,7 @@ static bool next_product_transfer(struct mmul_transfers *t, struct mmul_transfer
                                        .to = -1};
     if (!sends || t->route == MMUL_ROUTE_RELAY)
         transfer->bytes = bytes_on_node(t, transfer->content, transfer->pass);
-    if (panel && t->schedule->whole_is_spread)
+    if (panel && t->schedule->whole_is_distributed)
         set_panel_part(t, transfer);
     if (t->route == MMUL_ROUTE_RELAY)
         find_neighbours(t, transfer->pass, first_node(t, t->next), &transfer->from, &transfer->to);
@@ -364,8 +365,8 @@ static int64_t bytes_each(const struct mmul_transfers *t) {
 // Returns the part of the move that the receiving node needs in this panel. A panel is a range of
 // terms: columns of the left operand, rows of the right one.
 static struct mmul_move find_window(const struct mmul_transfers *t, int to) {
-    const struct mmul_moving *moving = &t->moving;
-    struct mmul_move move = mmul_program_plan_move(moving->plan, moving->steps[t->move]);
+    const struct mmul_move_set *moving = &t->moving;
+    struct mmul_move move = mmul_program_step_move(moving->plan, moving->steps[t->move]);
     const struct mmul_shape s = move.shape;
     const bool left = move.to.kind == MMUL_PLACE_GRID_ROWS;
     if (moving->panels == 1)
@@ -405,16 +406,16 @@ static bool begin_round(struct mmul_transfers *t) {
 static bool find_next_piece(struct mmul_transfers *t) {
     // The list may have been copied.
     t->walk.move = &t->window;
-    while (!t->is_open || !mmul_move_next(&t->walk, &t->piece)) {
+    while (!t->has_open_type || !mmul_move_next(&t->walk, &t->piece)) {
         if (!advance_round(t))
             return false;
-        t->is_open = begin_round(t);
+        t->has_open_type = begin_round(t);
     }
     return true;
 }
 
-struct mmul_transfers mmul_transfers_of_moving(const struct mmul_moving *moving, int node,
-                                               enum mmul_route route) {
+struct mmul_transfers mmul_transfers_of_moves(const struct mmul_move_set *moving, int node,
+                                              enum mmul_route route) {
     struct mmul_transfers t = {.route = route, .node = node, .moving = *moving};
     if (route < MMUL_ROUTE_SEND || moving->count == 0)
         return t;
@@ -445,9 +446,9 @@ bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer 
     if (!(t->schedule != NULL ? next_product_transfer(t, transfer)
                               : next_move_transfer(t, transfer)))
         return false;
-    const int64_t reached = mmul_transfers_reached(t);
+    const int64_t reached = mmul_transfers_counter_value(t);
     transfer->brings =
-        (struct mmul_count){mmul_route_brings(t->schedule, t->route, t->node), reached};
-    transfer->frees = (struct mmul_count){mmul_route_frees(t->route), reached};
+        (struct mmul_count){mmul_route_arrival_counter(t->schedule, t->route, t->node), reached};
+    transfer->frees = (struct mmul_count){mmul_route_sent_counter(t->route), reached};
     return true;
 }

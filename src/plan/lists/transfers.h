@@ -45,7 +45,7 @@ enum mmul_content {
 
 // Counters of a node. Passes and rounds are counted.
 enum mmul_counter {
-    MMUL_NOTHING,
+    MMUL_NO_COUNTER,
     MMUL_PASSES_DONE,      // computed by all ranks of the node
     MMUL_ROUNDS_LOADED,    // pieces and C_in have arrived
     MMUL_PASSES_LOADED,    // panels have arrived; of a spread operand: this node's own rows
@@ -88,7 +88,7 @@ struct mmul_transfer {
 enum { MMUL_PART_BYTES = 1 << 20 };
 
 // A step that moves a value, or two such steps that bring one product its operands.
-struct mmul_moving {
+struct mmul_move_set {
     const struct mmul_program_plan *plan;                // borrowed; NULL: no move
     const struct mmul_program_step *steps[MMUL_FACTORS]; // borrowed
     int count;                                           // number of steps
@@ -106,9 +106,9 @@ struct mmul_transfers {
     int64_t seen, loaded, oldest, before_oldest;
     // Values: the next piece, and the position of the walk: panel, move and round. In a round the
     // receiver is `round` nodes after the sender.
-    struct mmul_moving moving;
+    struct mmul_move_set moving;
     struct mmul_move_piece piece;
-    bool has_piece, is_open; // is_open: `walk` is valid
+    bool has_piece, has_open_type; // has_open_type: `walk` is valid
     int panel, move, round;
     struct mmul_move window; // the part of the move between the two nodes in this panel
     struct mmul_move_walk walk;
@@ -117,26 +117,26 @@ struct mmul_transfers {
 // Returns the list of a channel at a node; empty if the node takes no part.
 struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, int node,
                                           enum mmul_route route);
-struct mmul_transfers mmul_transfers_of_moving(const struct mmul_moving *moving, int node,
-                                               enum mmul_route route);
+struct mmul_transfers mmul_transfers_of_moves(const struct mmul_move_set *moving, int node,
+                                              enum mmul_route route);
 
 // Returns false at the end of the list.
 bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer);
 
 // Returns the counter value that is reached when all transfers taken so far are complete. Before
 // the first it is 0, unless the list begins later.
-int64_t mmul_transfers_reached(const struct mmul_transfers *transfers);
+int64_t mmul_transfers_counter_value(const struct mmul_transfers *transfers);
 
 // Returns the counter that a channel at a node advances on arrival, and when a transfer has been
 // sent on. schedule NULL: not a product's channel.
-enum mmul_counter mmul_route_brings(const struct mmul_schedule *schedule, enum mmul_route route,
-                                    int node);
-enum mmul_counter mmul_route_frees(enum mmul_route route);
+enum mmul_counter mmul_route_arrival_counter(const struct mmul_schedule *schedule,
+                                             enum mmul_route route, int node);
+enum mmul_counter mmul_route_sent_counter(enum mmul_route route);
 
 // Writes the bytes that every node receives or sends in a scatter or gather; root's own node has 0.
 // bytes: (node_count).
-void mmul_transfer_bytes(const struct mmul_schedule *schedule, const struct mmul_transfer *transfer,
-                         int64_t *bytes);
+void mmul_transfer_node_bytes(const struct mmul_schedule *schedule,
+                              const struct mmul_transfer *transfer, int64_t *bytes);
 
 // Returns the bytes of a content for all ranks of a node; pieces and C_in of the pass's round. Not
 // 0 for mapped matrices, which are never transferred.

@@ -100,7 +100,7 @@ static void add_lanes(const struct mmul_tile_request *r, struct mmul_tile *t) {
 // Cuts the longer side of C into parts, none of them too short to be fast.
 static void cut_to_overlap(struct mmul_tile *tile) {
     int64_t *side = tile->m >= tile->n ? &tile->m : &tile->n;
-    int64_t parts = mmul_smaller(MMUL_TILE_PARTS, *side / MMUL_TILE_SIDE);
+    int64_t parts = mmul_min(MMUL_TILE_PARTS, *side / MMUL_TILE_SIDE);
     if (parts > 1)
         *side = pad_side(mmul_divide_up(*side, parts));
 }
@@ -112,7 +112,7 @@ static int64_t halve_side(int64_t side) {
 
 // Halves the longest side. Returns false if all sides are SMALLEST_SIDE or less.
 static bool shrink_tile(struct mmul_tile *tile) {
-    int64_t longest = mmul_larger(tile->m, mmul_larger(tile->n, tile->k));
+    int64_t longest = mmul_max(tile->m, mmul_max(tile->n, tile->k));
     if (longest <= SMALLEST_SIDE)
         return false;
     int64_t *side = tile->m == longest ? &tile->m : tile->n == longest ? &tile->n : &tile->k;
@@ -136,22 +136,22 @@ enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struc
     }
     add_lanes(request, &t);
     t.device_bytes = request->host_memory ? 0 : (int64_t)device_need(request, &t).total;
-    t.spare_bytes = request->host_memory ? 0 : request->memory_bytes - t.device_bytes;
+    t.free_bytes = request->host_memory ? 0 : request->memory_bytes - t.device_bytes;
     *tile = t;
     return MMUL_OK;
 }
 
-int64_t mmul_schedule_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit) {
+int64_t mmul_rank_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit) {
     const struct mmul_rank_info *own = &cluster->ranks[rank];
     const double memory = MMUL_DEVICE_MEMORY_SHARE * (double)own->device.memory_bytes;
     int i = own->device_index >= 0 ? cluster->nodes[own->node].leader : -1, count = 0;
     for (; i >= 0; i = mmul_cluster_next_rank(cluster, i))
         count += cluster->ranks[i].device_index == own->device_index;
     const int64_t most = limit > 0 && (double)limit < memory ? limit : (int64_t)memory;
-    return most / mmul_larger(count, 1);
+    return most / mmul_max(count, 1);
 }
 
-int64_t mmul_schedule_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit) {
+int64_t mmul_node_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit) {
     const int64_t libraries_bytes = 1 << 20, thread_bytes = 1 << 20;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
         const struct mmul_rank_info *info = &cluster->ranks[i];

@@ -12,11 +12,11 @@
 // memory that they hold already (elements of the inputs included) and memory that libraries still
 // take while they work (buffers of the BLAS, queues of MPI). A negative result means that the node
 // exceeds its limit already.
-int64_t mmul_schedule_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit);
+int64_t mmul_node_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit);
 
 // Returns the bytes of its device that a rank may use: `limit` (0: none) or most of the device's
 // memory, divided among the ranks of the node that share the device.
-int64_t mmul_schedule_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit);
+int64_t mmul_rank_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit);
 
 enum { MMUL_TILE_LANES = 4 };
 
@@ -29,7 +29,7 @@ struct mmul_tile {
     int a_lanes, b_lanes; // 1 to MMUL_TILE_LANES
     int c_lanes;          // 1 or 2
     int64_t device_bytes; // lanes, temporaries and 16-bit staging; 0: works in host memory
-    int64_t spare_bytes;  // memory left beside device_bytes
+    int64_t free_bytes;   // memory left beside device_bytes
 };
 
 struct mmul_tile_request {

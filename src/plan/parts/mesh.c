@@ -15,11 +15,11 @@ enum mmul_status mmul_mesh_init(struct mmul_mesh *mesh, const struct mmul_mesh_r
                                 struct mmul_error *err) {
     struct mmul_mesh made = {0};
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "a mesh", err, MMUL_WANT(made.row_shares, request->size),
-        MMUL_WANT(made.col_shares, request->size), MMUL_WANT(made.row_rest, request->size),
-        MMUL_WANT(made.col_rest, request->size), MMUL_WANT(made.nodes, request->node_count),
-        MMUL_WANT(made.last_row, request->node_count),
-        MMUL_WANT(made.last_col, request->node_count));
+        "a mesh", err, MMUL_ARRAY(made.row_shares, request->size),
+        MMUL_ARRAY(made.col_shares, request->size), MMUL_ARRAY(made.row_scratch, request->size),
+        MMUL_ARRAY(made.col_scratch, request->size), MMUL_ARRAY(made.nodes, request->node_count),
+        MMUL_ARRAY(made.last_row, request->node_count),
+        MMUL_ARRAY(made.last_col, request->node_count));
     if (status == MMUL_OK) {
         mmul_mesh_set(&made, request, 1, request->size, 0);
         *mesh = made;
@@ -32,8 +32,8 @@ enum mmul_status mmul_mesh_init(struct mmul_mesh *mesh, const struct mmul_mesh_r
 void mmul_mesh_fini(struct mmul_mesh *mesh) {
     mmul_free(mesh->row_shares);
     mmul_free(mesh->col_shares);
-    mmul_free(mesh->row_rest);
-    mmul_free(mesh->col_rest);
+    mmul_free(mesh->row_scratch);
+    mmul_free(mesh->col_scratch);
     mmul_free(mesh->nodes);
     mmul_free(mesh->last_row);
     mmul_free(mesh->last_col);
@@ -100,7 +100,7 @@ static void start_columns(const struct mmul_mesh *mesh, const double *rates, int
 static bool balance_shares(struct mmul_mesh *mesh, const double *rates) {
     double best = INFINITY;
     for (int beginning = 0; beginning < BEGINNINGS; beginning++) {
-        double *rows = mesh->row_rest, *cols = mesh->col_rest;
+        double *rows = mesh->row_scratch, *cols = mesh->col_scratch;
         bool valid = true;
         start_columns(mesh, rates, beginning, cols);
         for (int turn = 0; valid && turn < TURNS; turn++)

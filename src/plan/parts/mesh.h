@@ -28,12 +28,12 @@ struct mmul_mesh_node {
 
 struct mmul_mesh {
     int rows, cols;
-    double *row_shares, *col_shares; // owned, `size` each; sum to 1
-    struct mmul_mesh_node *nodes;    // owned
-    double block_most;               // largest block of a rank
-    int row_nodes, col_nodes;        // number of nodes of the row (column) that is on most nodes
-    int *last_row, *last_col;        // owned work space, one per node each
-    double *row_rest, *col_rest;     // owned work space
+    double *row_shares, *col_shares;   // owned, `size` each; sum to 1
+    struct mmul_mesh_node *nodes;      // owned
+    double block_most;                 // largest block of a rank
+    int row_nodes, col_nodes;          // number of nodes of the row (column) that is on most nodes
+    int *last_row, *last_col;          // owned work space, one per node each
+    double *row_scratch, *col_scratch; // owned work space
 };
 
 // Ranks of a mesh. All pointers are borrowed.

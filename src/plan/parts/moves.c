@@ -12,7 +12,7 @@ enum { WHOLE = -1, NOBODY = -2 };
 static bool holds_whole(const struct mmul_move *move, const struct mmul_placement *placement,
                         int node) {
     return placement->kind == MMUL_PLACE_FILE ? node == move->rank_node[0]
-                                              : mmul_placement_is_on(placement, node);
+                                              : mmul_placement_covers_node(placement, node);
 }
 
 // Returns the node that sends a whole value to a node without it. Receivers use the holders in
@@ -20,9 +20,9 @@ static bool holds_whole(const struct mmul_move *move, const struct mmul_placemen
 static int find_sender(const struct mmul_move *move, int to_node) {
     int count = 0, node = -1;
     for (int i = 0; i < move->node_count; i++)
-        count += mmul_placement_is_on(&move->from, i);
+        count += mmul_placement_covers_node(&move->from, i);
     for (int left = count > 0 ? to_node % count : -1; left >= 0;)
-        left -= mmul_placement_is_on(&move->from, ++node);
+        left -= mmul_placement_covers_node(&move->from, ++node);
     return node;
 }
 
@@ -110,7 +110,7 @@ static void advance_pair(struct mmul_move_walk *w) {
             w->to_rank = next_target(w, NOBODY);
     }
     if (w->from_rank != NOBODY && w->to_rank != NOBODY)
-        w->matrix = mmul_larger(part_from(w).matrix_begin, part_to(w).matrix_begin);
+        w->matrix = mmul_max(part_from(w).matrix_begin, part_to(w).matrix_begin);
 }
 
 struct mmul_move_walk mmul_move_walk(const struct mmul_move *move, int from_node, int to_node,
@@ -127,9 +127,9 @@ struct mmul_move_walk mmul_move_walk(const struct mmul_move *move, int from_node
 }
 
 static struct mmul_region intersect(struct mmul_region a, struct mmul_region b) {
-    return (struct mmul_region){
-        a.matrix, mmul_larger(a.row_begin, b.row_begin), mmul_smaller(a.row_end, b.row_end),
-        mmul_larger(a.col_begin, b.col_begin), mmul_smaller(a.col_end, b.col_end)};
+    return (struct mmul_region){a.matrix, mmul_max(a.row_begin, b.row_begin),
+                                mmul_min(a.row_end, b.row_end), mmul_max(a.col_begin, b.col_begin),
+                                mmul_min(a.col_end, b.col_end)};
 }
 
 // Returns the common region of both holders in the matrix; may be empty.
@@ -151,7 +151,7 @@ static bool is_empty(struct mmul_region region) {
 // Writes the next rectangle to `rest`. Returns false if there is none.
 static bool find_rectangle(struct mmul_move_walk *w) {
     while (w->from_rank != NOBODY && w->to_rank != NOBODY) {
-        int64_t end = mmul_smaller(part_from(w).matrix_end, part_to(w).matrix_end);
+        int64_t end = mmul_min(part_from(w).matrix_end, part_to(w).matrix_end);
         for (; w->matrix < end; w->matrix++) {
             w->rest = common_region(w);
             w->col = w->rest.col_begin;
@@ -177,13 +177,13 @@ bool mmul_move_next(struct mmul_move_walk *walk, struct mmul_move_piece *piece) 
                                       .is_sum = w->move->from.kind == MMUL_PLACE_PARTIAL};
     struct mmul_region *r = &piece->region;
     if (width <= w->most_elements) {
-        r->row_end = mmul_smaller(r->row_end, r->row_begin + w->most_elements / width);
+        r->row_end = mmul_min(r->row_end, r->row_begin + w->most_elements / width);
         w->rest.row_begin = r->row_end;
         return true;
     }
     r->row_end = r->row_begin + 1;
     r->col_begin = w->col;
-    r->col_end = mmul_smaller(w->rest.col_end, w->col + w->most_elements);
+    r->col_end = mmul_min(w->rest.col_end, w->col + w->most_elements);
     w->col = r->col_end;
     if (w->col == w->rest.col_end) {
         w->col = w->rest.col_begin;

@@ -30,7 +30,7 @@ static struct mmul_cut make_cut(const struct mmul_problem *problem, enum mmul_ax
                              .whole_stays = true};
 }
 
-struct mmul_cut mmul_panels_one(const struct mmul_problem *problem, enum mmul_axis axis) {
+struct mmul_cut mmul_panels_single(const struct mmul_problem *problem, enum mmul_axis axis) {
     return make_cut(problem, axis, mmul_problem_result_width(problem, axis),
                     whole_matrices(problem, axis));
 }
@@ -38,13 +38,13 @@ struct mmul_cut mmul_panels_one(const struct mmul_problem *problem, enum mmul_ax
 // Returns the units of a panel if a matrix of `width` units of `each` bytes is cut into at least
 // `pieces`.
 static int64_t panel_width(int64_t width, int64_t pieces, int64_t each) {
-    int64_t most = each > 0 ? mmul_larger(1, MMUL_PANEL_BYTES_MOST / each) : width;
+    int64_t most = each > 0 ? mmul_max(1, MMUL_PANEL_BYTES_MOST / each) : width;
     if (most >= ALIGNMENT)
         most = most / ALIGNMENT * ALIGNMENT;
     // Equal pieces avoid a thin last one.
-    pieces = mmul_larger(pieces, mmul_divide_up(width, most));
+    pieces = mmul_max(pieces, mmul_divide_up(width, most));
     int64_t units = mmul_divide_up(mmul_divide_up(width, pieces), ALIGNMENT) * ALIGNMENT;
-    return mmul_smaller(mmul_smaller(units, most), width);
+    return mmul_min(mmul_min(units, most), width);
 }
 
 struct mmul_cut mmul_panels_cut(const struct mmul_problem *problem, enum mmul_axis axis,
@@ -53,7 +53,7 @@ struct mmul_cut mmul_panels_cut(const struct mmul_problem *problem, enum mmul_ax
     int64_t matrices = whole_matrices(problem, axis);
     int64_t group = matrices / wanted;
     if (each > 0)
-        group = mmul_smaller(group, MMUL_PANEL_BYTES_MOST / each / width);
+        group = mmul_min(group, MMUL_PANEL_BYTES_MOST / each / width);
     if (group > 1)
         return make_cut(problem, axis, width, group);
     return make_cut(problem, axis, panel_width(width, mmul_divide_up(wanted, matrices), each), 1);
@@ -75,14 +75,14 @@ int64_t mmul_panels_bytes(const struct mmul_problem *problem, enum mmul_axis axi
     return cut->panel_matrices * cut->panel_units * unit_bytes(problem, axis);
 }
 
-int64_t mmul_panels_at_once(const struct mmul_problem *problem, enum mmul_axis axis,
-                            int64_t panel_units, unsigned maps) {
-    unsigned wide = MMUL_MAPS_C | mmul_maps_whole(axis);
+int64_t mmul_panels_units_at_once(const struct mmul_problem *problem, enum mmul_axis axis,
+                                  int64_t panel_units, unsigned maps) {
+    unsigned wide = MMUL_MAPS_C | mmul_maps_whole_operand(axis);
     return (maps & wide) == wide ? mmul_problem_result_width(problem, axis) : panel_units;
 }
 
-bool mmul_panels_check_whole(const struct mmul_problem *problem, enum mmul_axis axis,
-                             int64_t units_at_once, int64_t rounds, bool by_lines) {
+bool mmul_check_projects_whole(const struct mmul_problem *problem, enum mmul_axis axis,
+                               int64_t units_at_once, int64_t rounds, bool by_lines) {
     bool repeats = mmul_shape_matrices(problem->c) >
                    mmul_shape_matrices(mmul_problem_whole_shape(problem, axis));
     return units_at_once == mmul_problem_result_width(problem, axis) &&

@@ -196,9 +196,9 @@ enum mmul_status mmul_share_units(const struct mmul_share_request *request, int6
                                   bool *clipped, struct mmul_error *err) {
     const int size = request->size, nodes = request->node_count;
     struct sharing s = {.request = request, .counts = counts};
-    enum mmul_status status =
-        MMUL_ALLOCATE_ALL("shares", err, MMUL_WANT(s.weights, size), MMUL_WANT(s.offsets, size + 1),
-                          MMUL_WANT(s.node_units, nodes), MMUL_WANT(s.clipped, nodes));
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "shares", err, MMUL_ARRAY(s.weights, size), MMUL_ARRAY(s.offsets, size + 1),
+        MMUL_ARRAY(s.node_units, nodes), MMUL_ARRAY(s.clipped, nodes));
     memset(counts, 0, (size_t)size * sizeof *counts);
     if (status == MMUL_OK)
         status = share_until_fit(&s, err);

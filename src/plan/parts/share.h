@@ -10,7 +10,7 @@
 //            also takes the remainder. 4096 at 50/25/25 is 2050, 1025, 1021.
 //
 // Weights are chosen elsewhere: of a product in plan/product/balance.c, with the ranks that take
-// part in plan/product/members.c; of a program in exec/job/program_plan.c, by speeds, and for
+// part in plan/product/participants.c; of a program in exec/job/program_plan.c, by speeds, and for
 // root's node also by predictions.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Solves the cost model for shares, as fractions of units. share.c rounds them. members.c decides
-// if ranks are left out.
+// Solves the cost model for shares, as fractions of units. share.c rounds them. participants.c
+// decides if ranks are left out.
 #include "plan/product/balance.h"
 
 #include <math.h>

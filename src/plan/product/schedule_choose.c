@@ -3,7 +3,7 @@
 // `score_trial` gives it seconds and shares, or none if it does not fit into memory. The best
 // candidate so far and the current one swap places. If speeds are not known, assumed speeds decide
 // about panels but never about shares.
-#include "plan/product/planning.h"
+#include "plan/product/schedule_planning.h"
 
 #include <math.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static enum mmul_status score_trial(struct mmul_planning *p, struct mmul_error *
     struct mmul_candidate *c = &p->trial;
     double total = (double)p->schedule->total;
     c->seconds = 0;
-    if (mmul_planning_measure(p, c) < total)
+    if (mmul_planning_compute_capacity(p, c) < total)
         return MMUL_OK;
     if (p->automatic) {
         mmul_cost_set(p->cost, c->in, &c->cut);
@@ -117,14 +117,14 @@ static int64_t least_rounds(struct mmul_planning *p, const struct mmul_cut *cut)
     p->trial.cut = *cut;
     for (;; low = high, high *= 2) {
         p->trial.cut.rounds = high;
-        if (mmul_planning_measure(p, &p->trial) >= (double)total)
+        if (mmul_planning_compute_capacity(p, &p->trial) >= (double)total)
             break;
         if (high > total)
             return 0;
     }
     while (high - low > 1) {
         p->trial.cut.rounds = low + (high - low) / 2;
-        bool holds = mmul_planning_measure(p, &p->trial) >= (double)total;
+        bool holds = mmul_planning_compute_capacity(p, &p->trial) >= (double)total;
         *(holds ? &high : &low) = p->trial.cut.rounds;
     }
     return high;
@@ -183,7 +183,7 @@ static enum mmul_status consider_panels(struct mmul_planning *p, bool last,
 // panel.
 static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool last,
                                    struct mmul_error *err) {
-    const struct mmul_cut one = mmul_panels_one(&p->schedule->problem, p->schedule->axis);
+    const struct mmul_cut one = mmul_panels_single(&p->schedule->problem, p->schedule->axis);
     p->trial.in = in;
     p->best.seconds = 0;
     memset(p->finalists, 0, sizeof p->finalists);
@@ -199,13 +199,13 @@ static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool
 // Chooses the members for a given cut.
 static enum mmul_status choose_members(struct mmul_planning *p, const struct mmul_cut *cut,
                                        struct mmul_error *err) {
-    struct mmul_members members = {
+    struct mmul_participants members = {
         .absence = p->absence, .in = p->members, .units = p->trial.units};
     p->trial.cut = *cut;
     p->trial.in = p->everybody;
-    mmul_planning_measure(p, &p->trial);
-    return mmul_members_choose(p->cost, cut, (double)p->schedule->total, p->trial.capacity,
-                               &members, err);
+    mmul_planning_compute_capacity(p, &p->trial);
+    return mmul_participants_choose(p->cost, cut, (double)p->schedule->total, p->trial.capacity,
+                                    &members, err);
 }
 
 // Finds the best cut for all ranks, then the members that are faster alone with it, then the best
@@ -237,7 +237,7 @@ static void choose_steal_shares(struct mmul_planning *p) {
         return;
     p->schedule->claim_share = automatic ? MMUL_CLAIM_SHARE : p->request->tail_share;
     p->schedule->slice_terms = automatic ? terms : 0;
-    p->schedule->lends = p->request->may_lend;
+    p->schedule->steal_scope = p->request->may_steal_across_nodes;
 }
 
 // Turns work stealing off if a rank has more lines than positions can count. Returns true if it was
@@ -249,7 +249,7 @@ static bool stop_stealing(struct mmul_planning *p) {
     bool fits = most * (double)p->best.cut.panels <= (double)MMUL_POSITIONS_MOST;
     bool stops = !fits && p->schedule->claim_share > 0;
     p->schedule->claim_share = fits ? p->schedule->claim_share : 0;
-    p->schedule->lends &= fits;
+    p->schedule->steal_scope &= fits;
     return stops;
 }
 
@@ -267,13 +267,13 @@ static void write_shares(struct mmul_planning *p) {
     }
 }
 
-enum mmul_status mmul_planning_walk(struct mmul_planning *p, struct mmul_error *err) {
+enum mmul_status mmul_planning_replay(struct mmul_planning *p, struct mmul_error *err) {
     const struct mmul_stage_plan stage = {.schedule = p->schedule, .cost = p->cost, .needs = -1};
     const struct mmul_replay_request request = {
         .cluster = p->request->cluster, .stages = &stage, .count = 1};
     write_shares(p);
     p->best.seconds = 0;
-    if (!mmul_planning_fit(p))
+    if (!mmul_planning_size_segments(p))
         return MMUL_OK;
     mmul_cost_set(p->cost, p->best.in, &p->best.cut);
     for (int node = 0; node < p->schedule->node_count; node++)
@@ -350,7 +350,7 @@ static enum mmul_status walk_cut(struct mmul_planning *p, const struct mmul_cut 
         if (p->automatic)
             status = mmul_planning_share(p, p->best.units, &p->best, err);
         if (status == MMUL_OK)
-            status = mmul_planning_walk(p, err);
+            status = mmul_planning_replay(p, err);
         if (status == MMUL_OK && is_best_walked(p))
             mmul_planning_copy(p, &p->best, &p->walked);
         if (status != MMUL_OK || !(p->best.seconds > 0) || !p->automatic || !correct_shares(p))
@@ -370,7 +370,7 @@ static bool cut_fits(struct mmul_planning *p, const struct mmul_cut *cut) {
     if (p->automatic && mmul_planning_share(p, p->best.units, &p->best, &ignored) != MMUL_OK)
         return false;
     write_shares(p);
-    return mmul_planning_fit(p);
+    return mmul_planning_size_segments(p);
 }
 
 static enum mmul_status try_cuts(struct mmul_planning *p, struct mmul_error *err) {
@@ -381,7 +381,7 @@ static enum mmul_status try_cuts(struct mmul_planning *p, struct mmul_error *err
     return status == MMUL_OK ? mmul_planning_fail_memory(p, err) : status;
 }
 
-enum mmul_status mmul_planning_try(struct mmul_planning *p, struct mmul_error *err) {
+enum mmul_status mmul_planning_find_cut(struct mmul_planning *p, struct mmul_error *err) {
     choose_steal_shares(p);
     enum mmul_status status = try_cuts(p, err);
     while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_stealing(p)))

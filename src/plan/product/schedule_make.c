@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "model/weights.h"
-#include "plan/product/planning.h"
+#include "plan/product/schedule_planning.h"
 
 // Share of the available memory that is used; the rest is for the system and for bytes not counted
 // here.
@@ -29,9 +29,9 @@ static void candidate_fini(struct mmul_candidate *c) {
 
 static enum mmul_status candidate_init(struct mmul_candidate *c, int size, int nodes,
                                        struct mmul_error *err) {
-    return MMUL_ALLOCATE_ALL("the schedule", err, MMUL_WANT(c->units, size),
-                             MMUL_WANT(c->counts, size), MMUL_WANT(c->capacity, nodes),
-                             MMUL_WANT(c->work_bytes, nodes), MMUL_WANT(c->clipped, nodes));
+    return MMUL_ALLOCATE_ALL("the schedule", err, MMUL_ARRAY(c->units, size),
+                             MMUL_ARRAY(c->counts, size), MMUL_ARRAY(c->capacity, nodes),
+                             MMUL_ARRAY(c->work_bytes, nodes), MMUL_ARRAY(c->clipped, nodes));
 }
 
 static void planning_fini(struct mmul_planning *p) {
@@ -57,11 +57,11 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
                     nodes * (int64_t)sizeof(struct mmul_schedule_node);
     p->schedule = mmul_allocate(bytes, 1, "the schedule", err);
     if (p->schedule == NULL ||
-        MMUL_ALLOCATE_ALL("the schedule", err, MMUL_WANT(p->weights, size),
-                          MMUL_WANT(p->assumed, size), MMUL_WANT(p->everybody, size),
-                          MMUL_WANT(p->rank_node, size), MMUL_WANT(p->needs, nodes),
-                          MMUL_WANT(p->maps, nodes), MMUL_WANT(p->members, size),
-                          MMUL_WANT(p->absence, size)) != MMUL_OK ||
+        MMUL_ALLOCATE_ALL("the schedule", err, MMUL_ARRAY(p->weights, size),
+                          MMUL_ARRAY(p->assumed, size), MMUL_ARRAY(p->everybody, size),
+                          MMUL_ARRAY(p->rank_node, size), MMUL_ARRAY(p->needs, nodes),
+                          MMUL_ARRAY(p->maps, nodes), MMUL_ARRAY(p->members, size),
+                          MMUL_ARRAY(p->absence, size)) != MMUL_OK ||
         candidate_init(&p->trial, size, nodes, err) != MMUL_OK ||
         candidate_init(&p->best, size, nodes, err) != MMUL_OK ||
         candidate_init(&p->walked, size, nodes, err) != MMUL_OK)
@@ -71,7 +71,7 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
     p->schedule->size = size;
     p->schedule->node_count = nodes;
     p->schedule->bytes = bytes;
-    p->schedule->whole_is_spread = p->request->whole_offsets != NULL;
+    p->schedule->whole_is_distributed = p->request->whole_offsets != NULL;
     p->ranks = (struct mmul_schedule_rank *)(p->schedule + 1);
     p->nodes = (struct mmul_schedule_node *)(p->ranks + size);
     p->root_node = p->request->cluster->ranks[0].node;
@@ -87,11 +87,11 @@ static int64_t node_memory(const struct mmul_planning *p, int node, int64_t most
     const struct mmul_node_info *info = &r->cluster->nodes[node];
     const int64_t available = info->memory_available_bytes - info->input_bytes,
                   taken = r->taken_bytes != NULL ? r->taken_bytes[node] : 0,
-                  memory = (int64_t)(MEMORY_SHARE * (double)mmul_larger(available - taken, 0)),
-                  left = mmul_schedule_memory_left(r->cluster, node, r->memory_limit_bytes) - taken;
+                  memory = (int64_t)(MEMORY_SHARE * (double)mmul_max(available - taken, 0)),
+                  left = mmul_node_memory_left(r->cluster, node, r->memory_limit_bytes) - taken;
     if (most > 0)
-        return mmul_smaller(memory, most);
-    return r->memory_limit_bytes > 0 ? mmul_smaller(memory, mmul_larger(left, 0)) : memory;
+        return mmul_min(memory, most);
+    return r->memory_limit_bytes > 0 ? mmul_min(memory, mmul_max(left, 0)) : memory;
 }
 
 // most: cap of every node; NULL: none.
@@ -156,8 +156,8 @@ static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
         all += weight;
         if (node == p->root_node || !(weight > 0))
             continue;
-        pieces += p->maps[node] & mmul_maps_split(axis) ? 0 : weight;
-        wholes += !(p->maps[node] & mmul_maps_whole(axis));
+        pieces += p->maps[node] & mmul_maps_split_operand(axis) ? 0 : weight;
+        wholes += !(p->maps[node] & mmul_maps_whole_operand(axis));
     }
     int64_t each =
         problem->alpha == 0
@@ -190,16 +190,16 @@ static void choose_axis(struct mmul_planning *p) {
 
 static const char *absence_text(const struct mmul_planning *p, int rank) {
     static const char *const absent[] = {
-        [MMUL_ABSENT_SPEED] = "speed not measured",
-        [MMUL_ABSENT_LINK] = "its bytes would come too late",
-        [MMUL_ABSENT_TRANSFERS] = "slows the job: its transfers",
-        [MMUL_ABSENT_DEVICE] = "slows the job: slower than a core of its CPU",
+        [MMUL_EXCLUDED_SPEED_UNKNOWN] = "speed not measured",
+        [MMUL_EXCLUDED_SLOW_LINK] = "its bytes would come too late",
+        [MMUL_EXCLUDED_SLOW_TRANSFERS] = "slows the job: its transfers",
+        [MMUL_EXCLUDED_SLOW_DEVICE] = "slows the job: slower than a core of its CPU",
     };
     int node = p->rank_node[rank];
-    if (p->automatic && p->absence[rank] == MMUL_ABSENT_LINK &&
+    if (p->automatic && p->absence[rank] == MMUL_EXCLUDED_SLOW_LINK &&
         p->best.seconds < 0.95 * p->all_seconds)
         return "slows the job: the link";
-    if (p->automatic && p->absence[rank] != MMUL_PRESENT)
+    if (p->automatic && p->absence[rank] != MMUL_NOT_EXCLUDED)
         return absent[p->absence[rank]];
     if (!(p->weights[rank] > 0))
         return "weight 0";
@@ -215,7 +215,7 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
     const struct mmul_problem *problem = &p->schedule->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
     int64_t round = mmul_divide_up(p->best.counts[rank], p->best.cut.rounds);
-    int64_t most = mmul_smaller(round, mmul_problem_units(problem, p->schedule->axis));
+    int64_t most = mmul_min(round, mmul_problem_units(problem, p->schedule->axis));
     bool rows = p->schedule->axis == MMUL_ROWS;
     return (struct mmul_tile_request){
         .m = rows ? most : p->best.cut.panel_units,
@@ -232,7 +232,7 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
 // Returns the bytes of a rank's part in memory: all of it, or two rounds of it.
 static int64_t part_bytes(const struct mmul_planning *p, int rank) {
     int64_t rounds = p->best.cut.rounds, units = p->best.counts[rank];
-    int64_t held = rounds > 1 ? mmul_smaller(units, 2 * mmul_divide_up(units, rounds)) : units;
+    int64_t held = rounds > 1 ? mmul_min(units, 2 * mmul_divide_up(units, rounds)) : units;
     int64_t result = mmul_planning_result_bytes(p);
     return held *
            (mmul_planning_piece_bytes(p) + (p->schedule->problem.beta != 0 ? 2 : 1) * result);
@@ -277,12 +277,12 @@ static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struc
     set_nodes(p, NULL);
     for (int node = 0; node < p->schedule->node_count; node++)
         p->nodes[node].memory_bytes = node_memory(p, node, bytes);
-    return mmul_planning_try(p, err);
+    return mmul_planning_find_cut(p, err);
 }
 
-enum mmul_status mmul_schedule_least(const struct mmul_schedule_request *request, int64_t *bytes,
-                                     struct mmul_error *err) {
-    const int64_t near = 128; // the result exceeds the minimum by at most 1 / near
+enum mmul_status mmul_schedule_least_memory(const struct mmul_schedule_request *request,
+                                            int64_t *bytes, struct mmul_error *err) {
+    const int64_t ranks_of_nodes = 128; // the result exceeds the minimum by at most 1 / near
     struct mmul_planning p = {.request = request};
     struct mmul_error refused;
     int64_t low = 0, high = 1 << 20;
@@ -291,7 +291,7 @@ enum mmul_status mmul_schedule_least(const struct mmul_schedule_request *request
         status = try_memory(&p, INT64_MAX, err);
     for (; status == MMUL_OK && try_memory(&p, high, &refused) != MMUL_OK; high *= 2)
         low = high;
-    while (status == MMUL_OK && high - low > high / near) {
+    while (status == MMUL_OK && high - low > high / ranks_of_nodes) {
         const int64_t middle = low + (high - low) / 2;
         *(try_memory(&p, middle, &refused) == MMUL_OK ? &high : &low) = middle;
     }

@@ -26,7 +26,7 @@ struct mmul_schedule_request {
     enum mmul_tail tail; // share of every block that may be stolen at run time
     double tail_share;   // the share for MMUL_TAIL_SHARE
     // Rows of A and C are values, which can move to another node and back.
-    bool may_lend;
+    bool may_steal_across_nodes;
     int64_t memory_limit_bytes, device_memory_limit_bytes; // 0: none
     // Per node: memory that other parts of the run use; NULL: none.
     const int64_t *taken_bytes;
@@ -42,5 +42,5 @@ enum mmul_status mmul_schedule_make(const struct mmul_schedule_request *request,
 // Writes to `bytes` the least memory per node, beside taken_bytes and ignoring the limit, for
 // which a schedule exists. The search uses cuts alone, so a little more may be needed. most_bytes
 // of the request is ignored. Fails like mmul_schedule_make if all available memory is too little.
-enum mmul_status mmul_schedule_least(const struct mmul_schedule_request *request, int64_t *bytes,
-                                     struct mmul_error *err);
+enum mmul_status mmul_schedule_least_memory(const struct mmul_schedule_request *request,
+                                            int64_t *bytes, struct mmul_error *err);

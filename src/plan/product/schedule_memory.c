@@ -2,7 +2,7 @@
 // Computes the memory of a node: its need for a cut, its capacity in units, then lanes and slots
 // for the shares. As memory shrinks, first everything stays, then fewer blocks of C are held, then
 // panels share slots. If not even that fits, the cut itself has rounds (schedule_choose.c).
-#include "plan/product/planning.h"
+#include "plan/product/schedule_planning.h"
 
 #include <string.h>
 
@@ -47,17 +47,16 @@ void mmul_planning_size_chunk(struct mmul_planning *p) {
         (double)(mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
     double shared = (double)p->schedule->total * unit, most = whole > shared ? whole : shared;
     int64_t limit = p->request->memory_limit_bytes, others = p->schedule->node_count - 1;
-    int64_t bytes = mmul_smaller(MMUL_CHUNK_BYTES, others * MMUL_PACKET_BYTES);
+    int64_t bytes = mmul_min(MMUL_CHUNK_BYTES, others * MMUL_PACKET_BYTES);
     if (others == 0)
         return;
     if (limit > 0)
-        bytes = mmul_smaller(bytes, mmul_larger(MMUL_PACKET_BYTES, limit / ROUND_PART));
+        bytes = mmul_min(bytes, mmul_max(MMUL_PACKET_BYTES, limit / ROUND_PART));
     p->schedule->chunk_bytes = most < (double)bytes ? (int64_t)most + ROUND_LEAST : bytes;
 }
 
 int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
-    return mmul_schedule_device_bytes(p->request->cluster, rank,
-                                      p->request->device_memory_limit_bytes);
+    return mmul_rank_device_bytes(p->request->cluster, rank, p->request->device_memory_limit_bytes);
 }
 
 // Returns the bytes of host memory that a CPU through OpenCL uses: operands and temporaries of the
@@ -73,8 +72,8 @@ static int64_t opencl_cpu_bytes(const struct mmul_planning *p, int rank) {
 // Returns the bytes that pass through root: two rounds each way, and packets that enter the chain.
 static int64_t root_bytes(const struct mmul_planning *p) {
     int64_t round = p->schedule->chunk_bytes;
-    return 2 * MMUL_ROUND_LANES * round +
-           MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
+    return 2 * MMUL_ROUNDS_IN_FLIGHT * round +
+           MMUL_PACKETS_IN_FLIGHT * mmul_min(round, MMUL_PACKET_BYTES);
 }
 
 // Returns the seconds per element of packing the whole operand, or the split one, in a product of
@@ -114,11 +113,11 @@ static bool check_projects_whole(const struct mmul_planning *p, const struct mmu
                                  int node) {
     const struct mmul_problem *problem = &p->schedule->problem;
     enum mmul_axis axis = p->schedule->axis;
-    int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
+    int64_t once = mmul_panels_units_at_once(problem, axis, cut->panel_units, p->maps[node]);
     bool by_lines = p->schedule->claim_share > 0 &&
-                    (p->schedule->lends || (p->request->cluster->nodes[node].rank_count > 1 &&
-                                            cuts_along_lines(p, node)));
-    return mmul_panels_check_whole(problem, axis, once, cut->rounds, by_lines);
+                    (p->schedule->steal_scope || (p->request->cluster->nodes[node].rank_count > 1 &&
+                                                  cuts_along_lines(p, node)));
+    return mmul_check_projects_whole(problem, axis, once, cut->rounds, by_lines);
 }
 
 // Returns the bytes of the check that grow with a rank's units: vectors, if it projects them, and a
@@ -140,10 +139,11 @@ static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut 
     const int node = p->rank_node[rank];
     const int64_t *offsets = p->request->offsets;
     const int64_t units = offsets != NULL ? offsets[rank + 1] - offsets[rank] : p->schedule->total,
-                  lines = mmul_larger(1, mmul_divide_up(units, cut->rounds));
-    const int64_t piece = check_projects_whole(p, cut, node)
-                              ? mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node])
-                              : mmul_smaller(few, lines);
+                  lines = mmul_max(1, mmul_divide_up(units, cut->rounds));
+    const int64_t piece =
+        check_projects_whole(p, cut, node)
+            ? mmul_panels_units_at_once(problem, axis, cut->panel_units, p->maps[node])
+            : mmul_min(few, lines);
     return mmul_check_bytes(piece, problem->k) + mmul_problem_result_width(problem, axis);
 }
 
@@ -164,9 +164,8 @@ int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct 
 
 // Returns the bytes of panels that a node must hold at least.
 static int64_t least_panels(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
-    int64_t slots =
-        cut->rounds > 1 && cut->whole_stays ? cut->panels : mmul_smaller(2, cut->panels);
-    return p->maps[node] & mmul_maps_whole(p->schedule->axis)
+    int64_t slots = cut->rounds > 1 && cut->whole_stays ? cut->panels : mmul_min(2, cut->panels);
+    return p->maps[node] & mmul_maps_whole_operand(p->schedule->axis)
                ? 0
                : slots * mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, cut);
 }
@@ -177,7 +176,7 @@ static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *c
     double lanes = cut->rounds > 1 ? 2 : 1, bytes = 0;
     int64_t width = mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
     int64_t block = cut->rounds * cut->panels > 1 ? 2 * cut->panel_units : width;
-    bytes += p->maps[node] & mmul_maps_split(p->schedule->axis)
+    bytes += p->maps[node] & mmul_maps_split_operand(p->schedule->axis)
                  ? 0
                  : lanes * (double)mmul_planning_piece_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C_IN ? 0 : lanes * (double)c_in_bytes(p);
@@ -201,7 +200,7 @@ static int64_t node_capacity(const struct mmul_planning *p, const struct mmul_ca
     return each * (double)p->schedule->total <= room ? p->schedule->total : (int64_t)(room / each);
 }
 
-double mmul_planning_measure(const struct mmul_planning *p, struct mmul_candidate *c) {
+double mmul_planning_compute_capacity(const struct mmul_planning *p, struct mmul_candidate *c) {
     const struct mmul_cluster *cluster = p->request->cluster;
     double sum = 0;
     for (int node = 0; node < p->schedule->node_count; node++) {
@@ -284,7 +283,7 @@ static void sum_round_needs(struct mmul_planning *p) {
         need->block_units += round;
         need->panels = round > 0 ? p->best.cut.panels : need->panels;
         p->nodes[node].private_bytes +=
-            mmul_smaller(round, units) * check_unit_bytes(p, &p->best.cut, node);
+            mmul_min(round, units) * check_unit_bytes(p, &p->best.cut, node);
     }
 }
 
@@ -294,8 +293,8 @@ static int64_t units_in_pass(const struct mmul_planning *p, int node, struct mmu
     int64_t units = 0;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
         const struct mmul_schedule_rank *r = &p->ranks[i];
-        struct mmul_stretch s;
-        struct mmul_walk walk =
+        struct mmul_matrix_range s;
+        struct mmul_stretch_walk walk =
             mmul_schedule_walk(p->schedule, (struct mmul_range){r->begin, r->end}, pass);
         while (mmul_schedule_next(&walk, &s))
             units += s.end - s.begin;
@@ -312,9 +311,9 @@ static void sum_matrix_needs(struct mmul_planning *p) {
         for (int64_t panel = 0; panel < p->best.cut.panels; panel++) {
             int64_t units = units_in_pass(p, node, mmul_schedule_pass(p->schedule, panel));
             need->panels += units > 0;
-            most = mmul_larger(most, units);
+            most = mmul_max(most, units);
         }
-        need->block_units = mmul_smaller(need->block_units, most);
+        need->block_units = mmul_min(need->block_units, most);
     }
 }
 
@@ -323,8 +322,8 @@ static void sum_matrix_needs(struct mmul_planning *p) {
 // more memory to touch for the first time.
 static void fill_slots(struct mmul_schedule_node *node, int64_t room) {
     const int64_t enough = 4;
-    int64_t whole = node->whole_slots, result = mmul_smaller(node->result_slots, enough);
-    int64_t least = mmul_smaller(2, result);
+    int64_t whole = node->whole_slots, result = mmul_min(node->result_slots, enough);
+    int64_t least = mmul_min(2, result);
     node->result_slots = result;
     node->whole_stays = true;
     if ((double)whole * (double)node->whole_slot_bytes +
@@ -333,14 +332,14 @@ static void fill_slots(struct mmul_schedule_node *node, int64_t room) {
         return;
     int64_t rest = room - whole * node->whole_slot_bytes;
     if (node->result_slot_bytes > 0 && rest >= least * node->result_slot_bytes) {
-        node->result_slots = mmul_smaller(result, rest / node->result_slot_bytes);
+        node->result_slots = mmul_min(result, rest / node->result_slot_bytes);
         return;
     }
     node->result_slots = least;
     rest = room - least * node->result_slot_bytes;
     if (node->whole_slot_bytes > 0)
         node->whole_slots =
-            mmul_smaller(whole, mmul_larger(mmul_smaller(2, whole), rest / node->whole_slot_bytes));
+            mmul_min(whole, mmul_max(mmul_min(2, whole), rest / node->whole_slot_bytes));
     node->whole_stays = node->whole_slots == whole;
 }
 
@@ -349,12 +348,12 @@ static void size_segment(struct mmul_planning *p, int index) {
     const struct mmul_node_need *need = &p->needs[index];
     int64_t panel = mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->best.cut);
     node->piece_lanes = p->best.cut.rounds > 1 ? 2 : 1;
-    node->piece_lane_bytes = node->maps & mmul_maps_split(p->schedule->axis)
+    node->piece_lane_bytes = node->maps & mmul_maps_split_operand(p->schedule->axis)
                                  ? 0
                                  : need->round_units * mmul_planning_piece_bytes(p);
     node->c_in_lane_bytes = node->maps & MMUL_MAPS_C_IN ? 0 : need->round_units * c_in_bytes(p);
     node->whole_slots =
-        node->maps & mmul_maps_whole(p->schedule->axis) || panel == 0 ? 0 : need->panels;
+        node->maps & mmul_maps_whole_operand(p->schedule->axis) || panel == 0 ? 0 : need->panels;
     node->whole_slot_bytes = node->whole_slots > 0 ? panel : 0;
     node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->best.cut.rounds * need->panels;
     node->result_slot_bytes = node->result_slots > 0
@@ -372,15 +371,15 @@ static int64_t needed_bytes(const struct mmul_planning *p, int64_t panels) {
     int64_t whole = mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
     return panels == p->best.cut.panels
                ? whole
-               : mmul_smaller(whole, panels * mmul_panels_bytes(&p->schedule->problem,
-                                                                p->schedule->axis, &p->best.cut));
+               : mmul_min(whole, panels * mmul_panels_bytes(&p->schedule->problem,
+                                                            p->schedule->axis, &p->best.cut));
 }
 
 static int64_t crossing_bytes(const struct mmul_planning *p,
                               const struct mmul_schedule_node *node) {
-    int64_t whole = node->maps & mmul_maps_whole(p->schedule->axis) ? 0 : node->whole_bytes;
+    int64_t whole = node->maps & mmul_maps_whole_operand(p->schedule->axis) ? 0 : node->whole_bytes;
     return (node->whole_stays ? whole : whole * p->best.cut.rounds) +
-           (node->maps & mmul_maps_split(p->schedule->axis) ? 0 : node->piece_bytes) +
+           (node->maps & mmul_maps_split_operand(p->schedule->axis) ? 0 : node->piece_bytes) +
            (node->maps & MMUL_MAPS_C_IN ? 0 : node->c_in_bytes) +
            (node->maps & MMUL_MAPS_C ? 0 : node->result_bytes);
 }
@@ -402,10 +401,10 @@ static void sum_part_bytes(struct mmul_planning *p) {
     int64_t piece = mmul_planning_piece_bytes(p), result = mmul_planning_result_bytes(p);
     for (int rank = 0; rank < p->schedule->size; rank++) {
         struct mmul_schedule_node *node = &p->nodes[p->rank_node[rank]];
-        p->ranks[rank].claim_least = least_stealable_lines(p, rank);
+        p->ranks[rank].steal_lines_least = least_stealable_lines(p, rank);
         node->claims |= p->schedule->claim_share > 0 && p->best.counts[rank] > 0 &&
-                        (p->schedule->lends || node->result_bytes > 0);
-        node->takes_part |=
+                        (p->schedule->steal_scope || node->result_bytes > 0);
+        node->participates |=
             p->best.counts[rank] > 0 || p->ranks[rank].whole_end > p->ranks[rank].whole_begin;
         node->piece_bytes += p->best.counts[rank] * piece;
         node->result_bytes += p->best.counts[rank] * result;
@@ -413,7 +412,7 @@ static void sum_part_bytes(struct mmul_planning *p) {
     }
 }
 
-bool mmul_planning_fit(struct mmul_planning *p) {
+bool mmul_planning_size_segments(struct mmul_planning *p) {
     struct mmul_schedule_node *root = &p->nodes[p->root_node];
     reset_nodes(p);
     sum_part_bytes(p);
@@ -429,7 +428,7 @@ bool mmul_planning_fit(struct mmul_planning *p) {
         node->network_bytes = i == p->root_node ? 0 : crossing_bytes(p, node);
     }
     if (root->result_bytes == 0 && p->request->panels &&
-        !(root->maps & mmul_maps_whole(p->schedule->axis)))
+        !(root->maps & mmul_maps_whole_operand(p->schedule->axis)))
         root->private_bytes +=
             2 * mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->best.cut);
     return root->private_bytes + root->segment_bytes <= root->memory_bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Predicts the seconds of the final schedule, its limiting part, and if the job would be faster
 // without some ranks. Does not change the shares.
-#include "plan/product/planning.h"
+#include "plan/product/schedule_planning.h"
 
 #include <string.h>
 
@@ -100,15 +100,16 @@ static int64_t root_bytes(const struct mmul_planning *p) {
     int64_t bytes = 0, panels = 0, most = 0;
     for (int i = 0; i < schedule->node_count; i++) {
         const struct mmul_schedule_node *node = &p->nodes[i];
-        int64_t sendings = node->whole_stays ? 1 : schedule->rounds;
-        bool takes = node->network_bytes > 0 && !(node->maps & mmul_maps_whole(schedule->axis));
-        int64_t its = takes ? sendings * node->whole_bytes : 0;
+        int64_t panel_sends = node->whole_stays ? 1 : schedule->rounds;
+        bool takes =
+            node->network_bytes > 0 && !(node->maps & mmul_maps_whole_operand(schedule->axis));
+        int64_t its = takes ? panel_sends * node->whole_bytes : 0;
         bytes += node->network_bytes - its;
         panels += its;
-        most = mmul_larger(most, takes ? sendings : 0);
+        most = mmul_max(most, takes ? panel_sends : 0);
     }
-    return bytes + mmul_smaller(panels, most * mmul_planning_whole_bytes(&schedule->problem,
-                                                                         schedule->axis));
+    return bytes +
+           mmul_min(panels, most * mmul_planning_whole_bytes(&schedule->problem, schedule->axis));
 }
 
 // ------------------------------------------------------------------------------------------ advice
@@ -121,9 +122,9 @@ static char *format_seconds(double seconds, char text[static 32]) {
 
 static void write_advice(struct mmul_planning *p, const bool *out, double seconds, double against) {
     char ranks[64], text[2][32];
-    snprintf(p->schedule->faster, sizeof p->schedule->faster,
+    snprintf(p->schedule->speed_hint, sizeof p->schedule->speed_hint,
              "faster without %s: %s s against %s s",
-             mmul_members_format(out, p->schedule->size, ranks), format_seconds(seconds, text[0]),
+             mmul_ranks_format(out, p->schedule->size, ranks), format_seconds(seconds, text[0]),
              format_seconds(against, text[1]));
 }
 
@@ -145,9 +146,9 @@ static double seconds_without_ranks(struct advice *a) {
         a->weights[rank] = a->in[rank] ? p->weights[rank] : 0;
     }
     rest->in = a->in;
-    bool fits = mmul_planning_measure(p, rest) >= (double)p->schedule->total &&
+    bool fits = mmul_planning_compute_capacity(p, rest) >= (double)p->schedule->total &&
                 mmul_planning_share(p, a->weights, rest, &ignored) == MMUL_OK &&
-                mmul_planning_walk(p, &ignored) == MMUL_OK;
+                mmul_planning_replay(p, &ignored) == MMUL_OK;
     return fits ? rest->seconds : 0;
 }
 
@@ -184,8 +185,8 @@ static enum mmul_status advise_removals(struct mmul_planning *p, struct mmul_err
     struct advice a = {.p = p};
     int size = p->schedule->size;
     enum mmul_status status =
-        MMUL_ALLOCATE_ALL("ranks", err, MMUL_WANT(a.weights, size), MMUL_WANT(a.in, size),
-                          MMUL_WANT(a.out, size), MMUL_WANT(a.best_out, size));
+        MMUL_ALLOCATE_ALL("ranks", err, MMUL_ARRAY(a.weights, size), MMUL_ARRAY(a.in, size),
+                          MMUL_ARRAY(a.out, size), MMUL_ARRAY(a.best_out, size));
     if (status == MMUL_OK)
         search_removals(&a);
     mmul_free(a.weights);
@@ -200,7 +201,8 @@ static enum mmul_status report_left_out(struct mmul_planning *p, struct mmul_err
     bool *out = NULL, any = false;
     enum mmul_status status = MMUL_ALLOCATE(out, p->schedule->size, "ranks", err);
     for (int rank = 0; status == MMUL_OK && rank < p->schedule->size; rank++) {
-        out[rank] = p->absence[rank] != MMUL_PRESENT && p->absence[rank] != MMUL_ABSENT_SPEED;
+        out[rank] = p->absence[rank] != MMUL_NOT_EXCLUDED &&
+                    p->absence[rank] != MMUL_EXCLUDED_SPEED_UNKNOWN;
         any = any || out[rank];
     }
     if (any && p->best.seconds < WORTH_SAYING * p->all_seconds)
@@ -217,7 +219,7 @@ enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_erro
         status = advise_removals(p, err);
     mmul_planning_copy(p, &p->walked, &p->best);
     if (status == MMUL_OK)
-        status = mmul_planning_walk(p, err);
+        status = mmul_planning_replay(p, err);
     if (status != MMUL_OK)
         return status;
     const double files = file_seconds(p);

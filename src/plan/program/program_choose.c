@@ -16,7 +16,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "model/teams.h"
+#include "model/rank_groups.h"
 #include "plan/program/program_planning.h"
 
 enum { STATES_MOST = 512, RULES_MOST = 16, FOUND_MOST = STATES_MOST * RULES_MOST };
@@ -53,8 +53,8 @@ struct catching_up {
 // States before and after an operation, their bytes, and the choices that led to them.
 struct search {
     const struct mmul_program *program;
-    const struct mmul_program_costs *teams; // costs, by team
-    const struct mmul_program_costs *costs; // costs of the current operation
+    const struct mmul_program_costs *rank_groups; // costs, by team
+    const struct mmul_program_costs *costs;       // costs of the current operation
     struct state now[STATES_MOST], found[FOUND_MOST];
     struct rank_of_state order[FOUND_MOST];
     unsigned char *have[2], *scratch; // bytes of these states; of one state
@@ -62,7 +62,7 @@ struct search {
     int *slots;                       // slot of each value; live values use slots in turn
     int *owners;                      // value in each slot; -1: free
     bool has_wishes;                  // the program wishes placements that need several ranks
-    bool *turned;                     // per value: it is stored as another value, read transposed
+    bool *transposed_factors;         // per value: it is stored as another value, read transposed
     int slot_count;                   // in use, a multiple of WORD
     int states_most;                  // limit of surviving states
     int count, found_count;
@@ -73,12 +73,12 @@ struct search {
 };
 
 // A program without teams has no teams in its values either.
-static const struct mmul_program_costs *costs_of_team(const struct search *s, int team) {
-    return &s->teams[team > MMUL_TEAM_ALL ? team : MMUL_TEAM_ALL];
+static const struct mmul_program_costs *costs_of_team(const struct search *s, int rank_group) {
+    return &s->rank_groups[rank_group > MMUL_GROUP_ALL ? rank_group : MMUL_GROUP_ALL];
 }
 
 static const struct mmul_program_costs *costs_of(const struct search *s, int value) {
-    return costs_of_team(s, s->program->values[value].team);
+    return costs_of_team(s, s->program->values[value].rank_group);
 }
 
 // Returns the path of an operand. Few sets of placements recur, so paths are cached.
@@ -91,9 +91,9 @@ static struct mmul_program_path find_path(struct search *s, const struct mmul_op
     if (i < MMUL_PLACEMENTS && known[i].have == have)
         return known[i].path;
     struct mmul_program_path path =
-        mmul_program_hands_on(s->program, o)
-            ? mmul_program_find_handing(costs_of(s, o->operands[operand]), s->costs,
-                                        &s->program->values[o->operands[operand]], have, to)
+        mmul_program_is_group_move(s->program, o)
+            ? mmul_program_find_team_path(costs_of(s, o->operands[operand]), s->costs,
+                                          &s->program->values[o->operands[operand]], have, to)
             : mmul_program_find_path(s->costs, &s->program->values[o->operands[operand]], have, to);
     if (i < MMUL_PLACEMENTS)
         known[i] = (struct known_path){have, path};
@@ -120,7 +120,8 @@ static bool has_wishes(const struct mmul_program *program) {
     bool any = false;
     for (int i = 0; !any && i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
-        any = (o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && needs_several_ranks(o->wish);
+        any = (o->kind == MMUL_PLACE || o->kind == MMUL_LOAD_PERSISTENT) &&
+              needs_several_ranks(o->requested_placement);
     }
     return any;
 }
@@ -140,7 +141,7 @@ static bool is_worth_trying(const struct search *s, enum mmul_placement_kind kin
 static bool is_allowed(const struct search *s, const struct mmul_operation *o,
                        const struct mmul_rule *rule) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
-    const struct mmul_operation_call call = mmul_program_call(s->program, o, operands);
+    const struct mmul_operation_call call = mmul_program_describe_call(s->program, o, operands);
     const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
     const int64_t groups = s->costs->groups;
     const bool is_whole = rule->result == MMUL_PLACE_ROWS || rule->result == MMUL_PLACE_COLS;
@@ -150,18 +151,20 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
         return false;
     if (o->scale.is_given && !has_panels(rule))
         return false;
-    const bool is_any = mmul_program_hands_on(s->program, o) && o->wish == MMUL_PLACE_FILE;
+    const bool is_any =
+        mmul_program_is_group_move(s->program, o) && o->requested_placement == MMUL_PLACE_FILE;
     if (is_any && rule->result != MMUL_PLACE_ROWS && rule->result != MMUL_PLACE_COLS &&
         rule->result != MMUL_PLACE_REPLICATE)
         return false;
-    if ((o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && !is_any && rule->result != o->wish)
+    if ((o->kind == MMUL_PLACE || o->kind == MMUL_LOAD_PERSISTENT) && !is_any &&
+        rule->result != o->requested_placement)
         return false;
-    if (o->kind == MMUL_KEEP && rule->result == MMUL_PLACE_REPLICATE &&
+    if (o->kind == MMUL_SAVE_PERSISTENT && rule->result == MMUL_PLACE_REPLICATE &&
         s->program->kept[o->kept].held == 0)
         return false;
     // Columns of a stack are not columns of a set of shards, which has its matrices one below the
     // other.
-    if (o->kind == MMUL_KEEP && rule->result == MMUL_PLACE_COLS &&
+    if (o->kind == MMUL_SAVE_PERSISTENT && rule->result == MMUL_PLACE_COLS &&
         mmul_shape_matrices(mmul_program_shape(s->program, o)) > 1)
         return false;
     for (int i = 0; i < o->operand_count; i++) {
@@ -170,13 +173,13 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
         bool by_steps = class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP;
         bool is_split =
             rule->operands[i] == MMUL_PLACE_ROWS || rule->operands[i] == MMUL_PLACE_COLS;
-        if (by_steps && is_split && is_apart && s->turned[o->operands[i]])
+        if (by_steps && is_split && is_apart && s->transposed_factors[o->operands[i]])
             return false;
     }
     return mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(s->program, o), groups);
 }
 
-// Returns true if the product will read that operand from its file (program_fuse.c).
+// Returns true if the product will read that operand from its file (program_absorb_moves.c).
 static bool is_read_from_file(const struct search *s, int index, const struct mmul_rule *rule,
                               int operand, unsigned have) {
     const struct mmul_operation *o = &s->program->operations[index];
@@ -210,7 +213,7 @@ static double follow_rule(struct search *s, int index, const struct mmul_rule *r
         const unsigned have = state->have[slot];
         unsigned wanted = 1U << rule->operands[i];
         bool is_saved = o->kind == MMUL_SAVE; // a save has its own file, which no operation reads
-        const bool is_handed_on = mmul_program_hands_on(s->program, o);
+        const bool is_handed_on = mmul_program_is_group_move(s->program, o);
         if ((have & wanted) != 0 && !is_saved && !is_handed_on)
             continue;
         // A computed value enters a file only by a save.
@@ -219,8 +222,9 @@ static double follow_rule(struct search *s, int index, const struct mmul_rule *r
         struct mmul_program_path path = find_path(s, o, i, have, rule->operands[i]);
         seconds += path.seconds;
         if (i < MMUL_FACTORS)
-            joined[i] = !path.by_rows && (mmul_program_joins(path.from, rule->operands[i]) ||
-                                          is_read_from_file(s, index, rule, i, have));
+            joined[i] =
+                !path.by_rows && (mmul_program_is_joined_move(path.from, rule->operands[i]) ||
+                                  is_read_from_file(s, index, rule, i, have));
         if (is_saved || is_handed_on)
             wanted = 0;
         if (path.by_rows)
@@ -228,7 +232,7 @@ static double follow_rule(struct search *s, int index, const struct mmul_rule *r
         set_slot(state, slot, have | wanted);
     }
     if (joined[0] || joined[1])
-        seconds -= mmul_program_joined_saving(s->costs, s->program, o, rule, joined);
+        seconds -= mmul_program_overlap_saving(s->costs, s->program, o, rule, joined);
     if (o->result >= 0)
         set_slot(state, s->slots[o->result], 1U << rule->result);
     for (int i = 0; i < o->operand_count; i++)
@@ -339,7 +343,7 @@ static enum mmul_status advance_operation(struct search *s, int index, struct mm
     const struct mmul_operation *o = &s->program->operations[index];
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     const size_t bytes = (size_t)s->slot_count;
-    s->costs = costs_of_team(s, mmul_program_team_of(s->program, o));
+    s->costs = costs_of_team(s, mmul_program_operation_group(s->program, o));
     s->found_count = 0;
     memset(s->table, 0, (size_t)s->table_size * sizeof *s->table);
     memset(s->paths, 0, sizeof s->paths);
@@ -362,7 +366,8 @@ static enum mmul_status advance_operation(struct search *s, int index, struct mm
     }
     if (s->found_count == 0)
         return mmul_fail(err, MMUL_ERR_USAGE, "cannot place '%s' as '%s'",
-                         s->program->values[o->operands[0]].name, mmul_placement_name(o->wish));
+                         s->program->values[o->operands[0]].name,
+                         mmul_placement_name(o->requested_placement));
     select_states(s, index);
     return MMUL_OK;
 }
@@ -394,21 +399,23 @@ static void mark_transposed(struct search *s) {
     const struct mmul_program *p = s->program;
     for (int i = 0; i < p->operation_count; i++) {
         const struct mmul_operation *o = &p->operations[i];
-        if (o->kind == MMUL_TRANSPOSE || (o->kind == MMUL_PLACE && !mmul_program_hands_on(p, o)))
-            s->turned[o->result] = s->turned[o->operands[0]] != (o->kind == MMUL_TRANSPOSE);
+        if (o->kind == MMUL_TRANSPOSE ||
+            (o->kind == MMUL_PLACE && !mmul_program_is_group_move(p, o)))
+            s->transposed_factors[o->result] =
+                s->transposed_factors[o->operands[0]] != (o->kind == MMUL_TRANSPOSE);
     }
 }
 
 static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     int64_t values = s->program->value_count, operations = s->program->operation_count;
-    s->states_most = (int)mmul_larger(
-        STATES_LEAST, mmul_smaller(STATES_MOST, STATES_OF_ALL / mmul_larger(1, operations)));
+    s->states_most =
+        (int)mmul_max(STATES_LEAST, mmul_min(STATES_MOST, STATES_OF_ALL / mmul_max(1, operations)));
     for (s->table_size = 1; s->table_size < 2 * s->states_most * RULES_MOST;)
         s->table_size *= 2;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "a plan", err, MMUL_WANT(s->parents, operations * s->states_most),
-        MMUL_WANT(s->rules, operations * s->states_most), MMUL_WANT(s->slots, values),
-        MMUL_WANT(s->turned, values), MMUL_WANT(s->owners, values + WORD));
+        "a plan", err, MMUL_ARRAY(s->parents, operations * s->states_most),
+        MMUL_ARRAY(s->rules, operations * s->states_most), MMUL_ARRAY(s->slots, values),
+        MMUL_ARRAY(s->transposed_factors, values), MMUL_ARRAY(s->owners, values + WORD));
     if (status != MMUL_OK)
         return status;
     for (int64_t i = 0; i < values + WORD; i++)
@@ -417,9 +424,9 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     assign_slots(s);
     mark_transposed(s);
     status = MMUL_ALLOCATE_ALL(
-        "a plan", err, MMUL_WANT(s->have[0], (int64_t)s->states_most * s->slot_count),
-        MMUL_WANT(s->have[1], (int64_t)s->states_most * RULES_MOST * s->slot_count),
-        MMUL_WANT(s->scratch, s->slot_count), MMUL_WANT(s->catching_up, s->slot_count));
+        "a plan", err, MMUL_ARRAY(s->have[0], (int64_t)s->states_most * s->slot_count),
+        MMUL_ARRAY(s->have[1], (int64_t)s->states_most * RULES_MOST * s->slot_count),
+        MMUL_ARRAY(s->scratch, s->slot_count), MMUL_ARRAY(s->catching_up, s->slot_count));
     s->now[0] = (struct state){.have = s->have[0]}; // no value is placed yet
     s->count = 1;
     return status;
@@ -441,7 +448,7 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
     if (status != MMUL_OK)
         return status;
     s->program = program;
-    s->teams = costs;
+    s->rank_groups = costs;
     status = init_search(s, err);
     for (int i = 0; status == MMUL_OK && i < program->operation_count; i++) {
         report_progress(program, i);
@@ -459,7 +466,7 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
     mmul_free(s->rules);
     mmul_free(s->slots);
     mmul_free(s->owners);
-    mmul_free(s->turned);
+    mmul_free(s->transposed_factors);
     mmul_free(s->have[0]);
     mmul_free(s->have[1]);
     mmul_free(s->scratch);
@@ -471,28 +478,28 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
 // ------------------------------------------------------------------------------------------ groups
 
 // A number of groups that operations keep together, and the elements of their results.
-struct wish {
+struct requested_placement {
     int64_t groups;
     double elements;
 };
 
 static int compare_wishes(const void *a, const void *b) {
-    const struct wish *x = a, *y = b;
+    const struct requested_placement *x = a, *y = b;
     return (x->elements < y->elements) - (x->elements > y->elements);
 }
 
 // Adds the numbers of groups of the operands that can be split only between groups.
 static int add_group_wishes(const struct mmul_program *program, const struct mmul_operation *o,
-                            struct wish *wishes, int count) {
+                            struct requested_placement *wishes, int count) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
-    const struct mmul_operation_call call = mmul_program_call(program, o, operands);
+    const struct mmul_operation_call call = mmul_program_describe_call(program, o, operands);
     const struct mmul_shape result = mmul_program_shape(program, o);
     double elements =
         (double)result.batch * (double)result.depth * (double)result.rows * (double)result.cols;
     for (int i = 0; o->kind != MMUL_SAVE && i < o->operand_count; i++) {
         if (operands[i].is_number)
             continue;
-        int64_t groups = mmul_operation_groups(o->kind, &call, i, result);
+        int64_t groups = mmul_operation_row_groups(o->kind, &call, i, result);
         int same = 0;
         while (same < count && wishes[same].groups != groups)
             same++;
@@ -507,7 +514,7 @@ static int add_group_wishes(const struct mmul_program *program, const struct mmu
 
 enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
                                           int64_t *groups, struct mmul_error *err) {
-    struct wish *wishes = NULL;
+    struct requested_placement *wishes = NULL;
     int count = 0;
     enum mmul_status status =
         MMUL_ALLOCATE(wishes, (int64_t)program->operation_count * MMUL_OPERANDS, "a plan", err);
@@ -519,7 +526,7 @@ enum mmul_status mmul_program_find_groups(const struct mmul_program *program, in
         qsort(wishes, (size_t)count, sizeof *wishes, compare_wishes);
     int64_t found = 0;
     for (int i = 0; i < count; i++) {
-        int64_t both = mmul_common_divisor(wishes[i].groups, found);
+        int64_t both = mmul_gcd(wishes[i].groups, found);
         found = both >= size ? both : found;
     }
     *groups = size == 1 ? MMUL_ONE_RANK : found > 1 ? found : 1;

@@ -30,8 +30,8 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
             continue;
         for (int f = 0; f < MMUL_FACTORS; f++)
             if (step->operands[f] >= 0)
-                plan->read_again_count +=
-                    ++plan->multiplied[mmul_program_base(plan, step->operands[f])] == 2;
+                plan->shared_operand_count +=
+                    ++plan->multiplied[mmul_program_base_place(plan, step->operands[f])] == 2;
     }
     return status;
 }
@@ -53,22 +53,21 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
         r->host_memory = info->host_memory;
         r->is_sampled = !info->is_trusted;
         r->copies_on_host = info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
-        r->device_bytes =
-            mmul_schedule_device_bytes(cluster, rank, plan->options.device_memory_bytes);
+        r->device_bytes = mmul_rank_device_bytes(cluster, rank, plan->options.device_memory_bytes);
         r->tile_threads =
-            info->host_memory && info->is_trusted ? (int)mmul_larger(1, info->threads) : 1;
+            info->host_memory && info->is_trusted ? (int)mmul_max(1, info->threads) : 1;
         r->fused_tile_bytes = info->host_memory
                                   ? info->threads * info->cache_bytes / r->tile_threads
-                                  : mmul_smaller(MOST, r->device_bytes / PART_OF_MEMORY);
+                                  : mmul_min(MOST, r->device_bytes / PART_OF_MEMORY);
     }
     return status == MMUL_OK ? count_products(plan, err) : status;
 }
 
 // ------------------------------------------------------------------------------- values read again
 
-bool mmul_program_is_read_again(const struct mmul_program_plan *plan, int place) {
-    return place >= 0 && !mmul_place_is_file(plan, place) && !plan->saves_no_sums &&
-           plan->multiplied[mmul_program_base(plan, place)] > 1;
+bool mmul_program_is_shared_operand(const struct mmul_program_plan *plan, int place) {
+    return place >= 0 && !mmul_place_is_file(plan, place) && !plan->caches_no_sums &&
+           plan->multiplied[mmul_program_base_place(plan, place)] > 1;
 }
 
 // --------------------------------------------------------------------------------- sums of vectors
@@ -81,7 +80,7 @@ static bool is_blockwise_product(const struct mmul_program_plan *plan,
                                  const struct mmul_program_step *step) {
     const enum mmul_operation_kind kind = mmul_step_operation(plan, step)->kind;
     return step->kind == MMUL_STEP_COMPUTE && !step->is_product &&
-           (kind == MMUL_MATMUL || kind == MMUL_SEARCH);
+           (kind == MMUL_MATMUL || kind == MMUL_FUSED_TOPK);
 }
 
 struct mmul_sum_lines mmul_program_sum_lines(const struct mmul_move *move) {
@@ -97,7 +96,7 @@ struct mmul_sum_lines mmul_program_sum_lines(const struct mmul_move *move) {
 
 static struct mmul_sums sums_of_move(const struct mmul_program_plan *plan,
                                      const struct mmul_program_step *step) {
-    const struct mmul_move move = mmul_program_plan_move(plan, step);
+    const struct mmul_move move = mmul_program_step_move(plan, step);
     if (move.from.kind != MMUL_PLACE_PARTIAL || move.to.kind == MMUL_PLACE_PARTIAL)
         return (struct mmul_sums){0};
     return (struct mmul_sums){1, {2 * mmul_program_sum_lines(&move).count}};
@@ -158,11 +157,10 @@ bool mmul_program_grid_part(const struct mmul_program_plan *plan,
     return true;
 }
 
-int64_t mmul_grid_part_most(const struct mmul_grid_part *part) {
+int64_t mmul_grid_part_largest_panel(const struct mmul_grid_part *part) {
     const struct mmul_grid_part *p = part;
-    return mmul_larger(
-        mmul_larger(1, p->cols.end - p->cols.begin),
-        mmul_larger(p->b_rows.end - p->b_rows.begin, p->a_cols.end - p->a_cols.begin));
+    return mmul_max(mmul_max(1, p->cols.end - p->cols.begin),
+                    mmul_max(p->b_rows.end - p->b_rows.begin, p->a_cols.end - p->a_cols.begin));
 }
 
 // ---------------------------------------------------------------------------------------- products
@@ -176,8 +174,8 @@ struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan 
     enum { TILE_COLS = 4096, TILE_ELEMENTS = 1 << 22 };
     const struct mmul_operation *o = mmul_step_operation(plan, step);
     const int64_t k = o->with.count, all = plan->program->values[o->operands[1]].shape.cols;
-    const int64_t cols = mmul_smaller(all, mmul_larger(k, TILE_COLS)),
-                  rows = mmul_smaller(rows_most, mmul_larger(1, TILE_ELEMENTS / cols));
+    const int64_t cols = mmul_min(all, mmul_max(k, TILE_COLS)),
+                  rows = mmul_min(rows_most, mmul_max(1, TILE_ELEMENTS / cols));
     return (struct mmul_search_size){rows, cols, rows * cols, rows * 2 * k, 2 * k};
 }
 
@@ -192,11 +190,11 @@ struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan 
         (void)mmul_blocks_skip_alike(&walk, &block);
         if (mmul_region_count(block.at) == 0)
             continue;
-        sizes.m = mmul_larger(sizes.m, block.at.row_end - block.at.row_begin);
-        sizes.n = mmul_larger(sizes.n, block.at.col_end - block.at.col_begin);
-        sizes.k = mmul_larger(sizes.k, block.inner_end - block.inner_begin);
+        sizes.m = mmul_max(sizes.m, block.at.row_end - block.at.row_begin);
+        sizes.n = mmul_max(sizes.n, block.at.col_end - block.at.col_begin);
+        sizes.k = mmul_max(sizes.k, block.inner_end - block.inner_begin);
     }
-    if (mmul_step_operation(plan, step)->kind == MMUL_SEARCH && sizes.m > 0) {
+    if (mmul_step_operation(plan, step)->kind == MMUL_FUSED_TOPK && sizes.m > 0) {
         const struct mmul_search_size search = mmul_program_search_size(plan, step, sizes.m);
         sizes.m = search.rows;
         sizes.n = search.cols;
@@ -211,14 +209,14 @@ static struct mmul_check_need block_check_need(const struct mmul_program_plan *p
     const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
     const bool may_last =
         mmul_step_operation(plan, step)->kind == MMUL_MATMUL && !is_on_grid(plan, step);
-    const bool first = may_last && mmul_program_is_read_again(plan, step->operands[0]),
-               second = may_last && mmul_program_is_read_again(plan, step->operands[1]);
+    const bool first = may_last && mmul_program_is_shared_operand(plan, step->operands[0]),
+               second = may_last && mmul_program_is_shared_operand(plan, step->operands[1]);
     const bool columns = second && (s.n > s.m || !first);
     return (struct mmul_check_need){.axis = columns ? MMUL_COLS : MMUL_ROWS,
                                     .piece_units = columns ? s.n : s.m,
                                     .panel_units = columns ? s.m : s.n,
                                     .k = s.k,
-                                    .saved = first || second ? plan->read_again_count : 0};
+                                    .saved = first || second ? plan->shared_operand_count : 0};
 }
 
 struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *plan,
@@ -232,13 +230,13 @@ struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *p
     const bool rows = product->axis == MMUL_ROWS;
     const int split = step->operands[rows ? 0 : 1], whole = step->operands[rows ? 1 : 0];
     return mmul_schedule_check_need(
-        product, rank, !step->spreads && mmul_program_is_read_again(plan, whole),
-        mmul_program_is_read_again(plan, split), plan->read_again_count);
+        product, rank, !step->relays_whole && mmul_program_is_shared_operand(plan, whole),
+        mmul_program_is_shared_operand(plan, split), plan->shared_operand_count);
 }
 
 // -------------------------------------------------------------------------------- fused operations
 
-bool mmul_program_next_fused(struct mmul_block_walk *walk, struct mmul_region *part) {
+bool mmul_program_next_fused_part(struct mmul_block_walk *walk, struct mmul_region *part) {
     const struct mmul_program_step *step = walk->step;
     const int64_t rows = mmul_place_value(walk->plan, step->made)->shape.rows;
     struct mmul_block block;
@@ -256,14 +254,14 @@ bool mmul_program_next_fused(struct mmul_block_walk *walk, struct mmul_region *p
     return true;
 }
 
-// Like mmul_program_next_fused, for `count` equal parts of successive matrices; by rows there is
-// one.
+// Like mmul_program_next_fused_part, for `count` equal parts of successive matrices; by rows there
+// is one.
 static bool next_fused_alike(struct mmul_block_walk *walk, struct mmul_region *part,
                              int64_t *count) {
     struct mmul_block block;
     *count = 1;
     if (walk->step->by_rows)
-        return mmul_program_next_fused(walk, part);
+        return mmul_program_next_fused_part(walk, part);
     if (!mmul_blocks_next(walk, &block))
         return false;
     *part = block.at;
@@ -279,12 +277,12 @@ static int64_t tiles_at_once(const struct mmul_program_plan *plan,
     int64_t tiles = step->tile_count;
     for (int i = 0; i < mmul_program_result_count(step); i++)
         tiles += mmul_program_step_result(plan, step, i) >= 0;
-    const bool is_all = mmul_program_is_all_fused(plan, step);
+    const bool is_all = mmul_program_head_is_fused(plan, step);
     for (int i = is_all ? 0 : MMUL_OPERANDS; i < mmul_program_operand_count(step); i++) {
         const int place = mmul_program_step_operand(plan, step, i);
         tiles += place >= 0 && elements_of(plan, place) == all;
     }
-    return mmul_larger(tiles, 1);
+    return mmul_max(tiles, 1);
 }
 
 // Returns the number of elements of a tile. If all fused operations work on elements, threads take
@@ -304,16 +302,15 @@ static int64_t tile_elements(const struct mmul_program_plan *plan,
     }
     if (!is_elements)
         return tile;
-    const int64_t rooms = step->tile_count + mmul_program_ends_apart(plan, step);
-    return mmul_larger(
-        tile, mmul_smaller(all / mmul_larger(1, rooms), largest / (CLAIMS_EACH * r->tile_threads)));
+    const int64_t rooms = step->tile_count + mmul_program_needs_result_tile(plan, step);
+    return mmul_max(tile,
+                    mmul_min(all / mmul_max(1, rooms), largest / (CLAIMS_EACH * r->tile_threads)));
 }
 
-struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_plan *plan,
-                                                     const struct mmul_program_step *step,
-                                                     int rank) {
+struct mmul_fusion_size mmul_program_fusion_size(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step, int rank) {
     struct mmul_program_step blocks = *step;
-    struct mmul_epilogue_size size = {0};
+    struct mmul_fusion_size size = {0};
     struct mmul_region block;
     int64_t largest = 0, widest = 0, alike;
     if (step->fused_count == 0)
@@ -324,12 +321,11 @@ struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_p
         if (mmul_region_count(block) == 0)
             continue;
         size.all += alike * mmul_region_count(block);
-        largest = mmul_larger(largest, mmul_region_count(block));
-        widest = mmul_larger(widest, block.col_end - block.col_begin);
+        largest = mmul_max(largest, mmul_region_count(block));
+        widest = mmul_max(widest, block.col_end - block.col_begin);
     }
-    size.tile =
-        mmul_larger(widest, mmul_smaller(tile_elements(plan, step, rank, largest), largest));
-    size.tiles = step->tile_count + mmul_program_ends_apart(plan, step);
+    size.tile = mmul_max(widest, mmul_min(tile_elements(plan, step, rank, largest), largest));
+    size.tiles = step->tile_count + mmul_program_needs_result_tile(plan, step);
     return size;
 }
 
@@ -386,7 +382,7 @@ static int64_t staging_bytes(const struct mmul_program_plan *plan,
     }
     const int64_t part =
         made->placement.kind == MMUL_PLACE_FILE ? 0 : mmul_program_place_bytes(plan, made, rank);
-    return 2 * mmul_smaller(MMUL_STAGING_BUFFER_BYTES, mmul_larger(of_tile, part));
+    return 2 * mmul_min(MMUL_STAGING_BUFFER_BYTES, mmul_max(of_tile, part));
 }
 
 // Returns the bytes of operands and temporaries of a product on a CPU through OpenCL. Values that
@@ -412,8 +408,8 @@ static int64_t sample_bytes(const struct mmul_program_plan *plan,
     const bool maps = !step->is_product || step->fused_count > 0;
     if (plan->options.no_verify || !is->is_sampled || !maps)
         return 0;
-    const int64_t most = mmul_larger(MMUL_SAMPLE_WORK,
-                                     mmul_place_value(plan, step->result)->shape.cols),
+    const int64_t most =
+                      mmul_max(MMUL_SAMPLE_WORK, mmul_place_value(plan, step->result)->shape.cols),
                   each = is->host_memory ? sizeof(double) : 4 * sizeof(double);
     return most * each;
 }
@@ -421,7 +417,7 @@ static int64_t sample_bytes(const struct mmul_program_plan *plan,
 static void add_compute(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                         int rank, struct own *own) {
     const struct mmul_check_need need = mmul_program_check_need(plan, step, rank);
-    const struct mmul_epilogue_size fused = mmul_program_epilogue_size(plan, step, rank);
+    const struct mmul_fusion_size fused = mmul_program_fusion_size(plan, step, rank);
     const int64_t each = bytes_each(plan, step);
     struct mmul_grid_part grid;
     int64_t search = 0;
@@ -429,37 +425,38 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
         mmul_check_size_add(&own->check, &need);
     if (!plan->options.no_verify && is_blockwise_product(plan, step) && is_on_grid(plan, step)) {
         (void)mmul_program_grid_part(plan, step, rank, &grid);
-        const int64_t most = mmul_grid_part_most(&grid);
-        own->grid = mmul_larger(own->grid, mmul_check_bytes(most, most));
+        const int64_t most = mmul_grid_part_largest_panel(&grid);
+        own->grid = mmul_max(own->grid, mmul_check_bytes(most, most));
     }
-    if (is_blockwise_product(plan, step) && mmul_step_operation(plan, step)->kind == MMUL_SEARCH) {
+    if (is_blockwise_product(plan, step) &&
+        mmul_step_operation(plan, step)->kind == MMUL_FUSED_TOPK) {
         const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
         const struct mmul_search_size is = mmul_program_search_size(plan, step, s.m);
         search = s.m > 0 ? (is.product + is.best + is.merged) * each : 0;
     }
-    own->fused = mmul_larger(own->fused, plan->ranks[rank].tile_threads * fused.tiles *
-                                             MMUL_PLACE_ALIGN(fused.tile * each));
-    own->staging = mmul_larger(own->staging, staging_bytes(plan, step, rank));
-    own->device = mmul_larger(own->device, device_copy_bytes(plan, step, rank));
-    own->step = mmul_larger(own->step, search + sample_bytes(plan, step, rank));
-    if (step->schedule != NULL && !plan->lends_nothing)
-        own->loan = mmul_larger(own->loan, mmul_schedule_loan_bytes(step->schedule, rank));
+    own->fused = mmul_max(own->fused, plan->ranks[rank].tile_threads * fused.tiles *
+                                          MMUL_PLACE_ALIGN(fused.tile * each));
+    own->staging = mmul_max(own->staging, staging_bytes(plan, step, rank));
+    own->device = mmul_max(own->device, device_copy_bytes(plan, step, rank));
+    own->step = mmul_max(own->step, search + sample_bytes(plan, step, rank));
+    if (step->schedule != NULL && !plan->steals_nothing)
+        own->loan = mmul_max(own->loan, mmul_schedule_stolen_bytes_most(step->schedule, rank));
 }
 
 // A rank holds one piece, then the sums of its lines.
 static void add_move(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                      int rank, bool is_leader, struct own *own) {
-    const struct mmul_move move = mmul_program_plan_move(plan, step);
+    const struct mmul_move move = mmul_program_step_move(plan, step);
     const bool adds_up = mmul_program_sums(plan, step).rounds > 0;
     const int64_t found =
         adds_up ? 2 * mmul_program_sum_lines(&move).length * (int64_t)sizeof(double) : 0;
-    const struct mmul_moving moving = {.plan = plan, .steps = {step}, .count = 1, .panels = 1};
+    const struct mmul_move_set moving = {.plan = plan, .steps = {step}, .count = 1, .panels = 1};
     if (is_leader)
-        mmul_channels_size_add_moving(&own->channels, &moving, plan->costs.rank_node[rank]);
-    own->step = mmul_larger(own->step, mmul_larger(MMUL_PART_BYTES, found));
+        mmul_channels_size_add_moves(&own->channels, &moving, plan->costs.rank_node[rank]);
+    own->step = mmul_max(own->step, mmul_max(MMUL_PART_BYTES, found));
 }
 
-int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank) {
+int64_t mmul_program_rank_private_bytes(const struct mmul_program_plan *plan, int rank) {
     struct own own = {.grid = 0};
     const int node = plan->costs.rank_node[rank];
     int leader = rank;

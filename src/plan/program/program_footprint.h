@@ -22,7 +22,7 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
 
 // Returns true if several products read the memory of a place and its sums for the check are cached
 // for them. False for a place in a file.
-bool mmul_program_is_read_again(const struct mmul_program_plan *plan, int place);
+bool mmul_program_is_shared_operand(const struct mmul_program_plan *plan, int place);
 
 // --------------------------------------------------------------------------------- sums of vectors
 
@@ -67,7 +67,7 @@ bool mmul_program_grid_part(const struct mmul_program_plan *plan,
                             struct mmul_grid_part *part);
 
 // Returns the largest panel of a part, which sizes the check in either direction.
-int64_t mmul_grid_part_most(const struct mmul_grid_part *part);
+int64_t mmul_grid_part_largest_panel(const struct mmul_grid_part *part);
 
 // ---------------------------------------------------------------------------------------- products
 
@@ -98,17 +98,16 @@ struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan 
 // Writes the rank's next part for the fused operations of a step: a block, or with by_rows the rows
 // of many matrices together. walk: blocks of the step with `made` set to its result. Returns false
 // if there are no more parts.
-bool mmul_program_next_fused(struct mmul_block_walk *walk, struct mmul_region *part);
+bool mmul_program_next_fused_part(struct mmul_block_walk *walk, struct mmul_region *part);
 
 // Elements of the rank's part and of a tile of it, and the number of tiles that hold no value in
 // memory.
-struct mmul_epilogue_size {
+struct mmul_fusion_size {
     int64_t all, tile;
     int tiles;
 };
-struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_plan *plan,
-                                                     const struct mmul_program_step *step,
-                                                     int rank);
+struct mmul_fusion_size mmul_program_fusion_size(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step, int rank);
 
 // ----------------------------------------------------------------------------------------- samples
 
@@ -120,4 +119,4 @@ enum { MMUL_SAMPLE_WORK = 1 << 16 };
 // Return the bytes of a node's segment, and of a rank's private memory, for a whole run. Products
 // without a schedule count nothing yet.
 int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int node);
-int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank);
+int64_t mmul_program_rank_private_bytes(const struct mmul_program_plan *plan, int rank);

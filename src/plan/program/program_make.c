@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
-#include "model/teams.h"
+#include "model/rank_groups.h"
 #include "plan/program/program_footprint.h"
 #include "plan/program/program_memory.h"
 #include "plan/program/program_planning.h"
@@ -24,7 +24,7 @@ enum range_parts { BY_RANK, BY_GRID_ROW, BY_GRID_COL };
 struct mmul_program_offsets {
     struct mmul_program_offsets *next;
     enum range_parts parts;
-    int team;
+    int rank_group;
     int64_t total;
     int64_t offsets[];
 };
@@ -54,15 +54,16 @@ static const double *shares_of(const struct mmul_program_costs *costs, enum rang
 // Kind of the parts of a range, and the team that has them.
 struct cut {
     enum range_parts parts;
-    int team;
+    int rank_group;
 };
 
 static enum mmul_status find_offsets(struct mmul_program_plan *plan, struct cut cut, int64_t total,
                                      const int64_t **offsets, struct mmul_error *err) {
-    const struct mmul_program_costs *costs = mmul_program_costs_of(plan, cut.team);
+    const struct mmul_program_costs *costs = mmul_program_costs_of(plan, cut.rank_group);
     const enum range_parts parts = cut.parts;
     struct mmul_program_offsets *made = plan->ranges;
-    while (made != NULL && (made->parts != parts || made->team != cut.team || made->total != total))
+    while (made != NULL &&
+           (made->parts != parts || made->rank_group != cut.rank_group || made->total != total))
         made = made->next;
     if (made != NULL) {
         *offsets = made->offsets;
@@ -86,7 +87,7 @@ static enum mmul_status find_offsets(struct mmul_program_plan *plan, struct cut 
         return status;
     }
     made->parts = parts;
-    made->team = cut.team;
+    made->rank_group = cut.rank_group;
     made->total = total;
     made->next = plan->ranges;
     plan->ranges = made;
@@ -101,7 +102,7 @@ static enum mmul_status make_placement(struct mmul_program_plan *plan,
     const struct mmul_shape shape = value->shape;
     struct mmul_placement p = {.kind = kind, .row_parts = 1, .col_parts = 1};
     if (kind != MMUL_PLACE_FILE)
-        p.holders = mmul_program_costs_of(plan, value->team)->holders;
+        p.holders = mmul_program_costs_of(plan, value->rank_group)->holders;
     int64_t matrices = mmul_shape_matrices(shape);
     enum mmul_status status = MMUL_OK;
     bool mesh = mmul_placement_is_mesh(kind);
@@ -111,12 +112,12 @@ static enum mmul_status make_placement(struct mmul_program_plan *plan,
     }
     if (kind == MMUL_PLACE_ROWS || (mesh && kind != MMUL_PLACE_GRID_COLS)) {
         p.row_parts = parts_of(plan, mesh ? BY_GRID_ROW : BY_RANK);
-        status = find_offsets(plan, (struct cut){mesh ? BY_GRID_ROW : BY_RANK, value->team},
+        status = find_offsets(plan, (struct cut){mesh ? BY_GRID_ROW : BY_RANK, value->rank_group},
                               matrices * shape.rows, &p.row_offsets, err);
     }
     if (status == MMUL_OK && (kind == MMUL_PLACE_COLS || (mesh && kind != MMUL_PLACE_GRID_ROWS))) {
         p.col_parts = parts_of(plan, mesh ? BY_GRID_COL : BY_RANK);
-        status = find_offsets(plan, (struct cut){mesh ? BY_GRID_COL : BY_RANK, value->team},
+        status = find_offsets(plan, (struct cut){mesh ? BY_GRID_COL : BY_RANK, value->rank_group},
                               mesh ? shape.cols : matrices * shape.cols, &p.col_offsets, err);
     }
     if (status == MMUL_OK)
@@ -154,7 +155,7 @@ static enum mmul_status add_move(struct making *m, int from, enum mmul_placement
     struct mmul_program_step step = begin_step(MMUL_STEP_MOVE, operation);
     step.operands[0] = from;
     const struct mmul_value *v = &plan->program->values[value];
-    step.seconds = mmul_program_move_seconds(mmul_program_costs_of(plan, v->team), v,
+    step.seconds = mmul_program_move_seconds(mmul_program_costs_of(plan, v->rank_group), v,
                                              place->placement.kind, to, &step.network_bytes);
     step.result = plan->place_count;
     plan->steps[plan->step_count++] = step;
@@ -174,8 +175,8 @@ static enum mmul_status bring_value(struct making *m, int value, enum mmul_place
     struct mmul_program_plan *plan = m->plan;
     int *place_of = m->place_of + (int64_t)value * KINDS;
     const struct mmul_value *v = &plan->program->values[value];
-    struct mmul_program_path path = mmul_program_find_path(mmul_program_costs_of(plan, v->team), v,
-                                                           placements_of(m, value), to);
+    struct mmul_program_path path = mmul_program_find_path(
+        mmul_program_costs_of(plan, v->rank_group), v, placements_of(m, value), to);
     int from = place_of[path.from];
     if (path.by_rows) {
         enum mmul_status status = add_move(m, from, MMUL_PLACE_ROWS, operation, err);
@@ -191,12 +192,12 @@ static enum mmul_status hand_to_team(struct making *m, int index, struct mmul_er
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
     const struct mmul_value *v = &plan->program->values[o->operands[0]];
-    const struct mmul_program_costs *from_costs = mmul_program_costs_of(plan, v->team),
+    const struct mmul_program_costs *from_costs = mmul_program_costs_of(plan, v->rank_group),
                                     *to_costs = mmul_program_costs_of(
-                                        plan, plan->program->values[o->result].team);
+                                        plan, plan->program->values[o->result].rank_group);
     const enum mmul_placement_kind to = m->rules[index]->result;
     const struct mmul_program_path path =
-        mmul_program_find_handing(from_costs, to_costs, v, placements_of(m, o->operands[0]), to);
+        mmul_program_find_team_path(from_costs, to_costs, v, placements_of(m, o->operands[0]), to);
     int *place_of = m->place_of + (int64_t)o->operands[0] * KINDS;
     enum mmul_placement_kind from = path.from;
     if (path.by_rows && place_of[MMUL_PLACE_ROWS] < 0) {
@@ -208,7 +209,7 @@ static enum mmul_status hand_to_team(struct making *m, int index, struct mmul_er
     struct mmul_program_step step = begin_step(MMUL_STEP_MOVE, index);
     step.operands[0] = place_of[from];
     step.seconds =
-        mmul_program_handing_seconds(from_costs, to_costs, v, from, to, &step.network_bytes);
+        mmul_program_team_move_seconds(from_costs, to_costs, v, from, to, &step.network_bytes);
     step.result = plan->place_count;
     plan->steps[plan->step_count++] = step;
     m->place_of[(int64_t)o->result * KINDS + (int)to] = step.result;
@@ -231,9 +232,10 @@ static void join_moves(struct mmul_program_plan *plan, int operation, bool joine
     for (int i = plan->step_count - 1; i >= 0 && plan->steps[i].operation == operation; i--) {
         struct mmul_program_step *step = &plan->steps[i];
         enum mmul_placement_kind to = plan->places[step->result].placement.kind;
-        step->joined = plan->program->operations[operation].kind == MMUL_MATMUL &&
-                       mmul_program_joins(plan->places[step->operands[0]].placement.kind, to) &&
-                       !is_moved_on(plan, step);
+        step->joined =
+            plan->program->operations[operation].kind == MMUL_MATMUL &&
+            mmul_program_is_joined_move(plan->places[step->operands[0]].placement.kind, to) &&
+            !is_moved_on(plan, step);
         if (!step->joined)
             continue;
         joined[to == MMUL_PLACE_GRID_COLS] = true;
@@ -247,7 +249,7 @@ static int64_t count_misplaced_units(const struct mmul_program_costs *costs, con
                                      const int64_t *want) {
     int64_t apart = 0;
     for (int i = 0, j = 0; i < costs->size && j < costs->size;) {
-        int64_t begin = mmul_larger(have[i], want[j]), end = mmul_smaller(have[i + 1], want[j + 1]);
+        int64_t begin = mmul_max(have[i], want[j]), end = mmul_min(have[i + 1], want[j + 1]);
         if (begin < end && costs->rank_node[i] != costs->rank_node[j])
             apart += end - begin;
         if (have[i + 1] <= want[j + 1])
@@ -262,7 +264,7 @@ static int64_t count_misplaced_units(const struct mmul_program_costs *costs, con
 // plan's shares. Returns true if it matches already.
 static bool use_shards(const struct mmul_program_plan *plan, int kept,
                        struct mmul_program_place *place, double *network_bytes) {
-    const struct mmul_kept *set = &plan->program->kept[kept];
+    const struct mmul_persistent_value *set = &plan->program->kept[kept];
     const int size = plan->costs.size;
     struct mmul_placement *p = &place->placement;
     const int64_t **offsets = p->kind == MMUL_PLACE_ROWS ? &p->row_offsets : &p->col_offsets;
@@ -283,14 +285,14 @@ static enum mmul_status add_persistent_value(struct making *m, int index, struct
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
     const int first = plan->place_count;
-    int *place = &m->place_of[o->result * KINDS + (int)o->wish];
+    int *place = &m->place_of[o->result * KINDS + (int)o->requested_placement];
     double bytes;
-    enum mmul_status status = add_place(m, o->result, o->wish, index, err);
+    enum mmul_status status = add_place(m, o->result, o->requested_placement, index, err);
     *place = first;
     if (status != MMUL_OK || use_shards(plan, o->kept, &plan->places[first], &bytes))
         return status;
     struct mmul_program_step *step = &plan->steps[plan->step_count];
-    status = add_move(m, first, o->wish, index, err);
+    status = add_move(m, first, o->requested_placement, index, err);
     step->network_bytes = bytes;
     step->seconds += bytes / plan->costs.bytes_per_second;
     *place = plan->place_count - 1;
@@ -315,12 +317,12 @@ static enum mmul_status make_place_persistent(struct making *m, int place, int i
 // transposed.
 static bool shows_reshaped(const struct mmul_program_plan *plan, const struct mmul_operation *o,
                            const struct mmul_rule *rule, int place) {
-    bool turned = false;
+    bool transposed_factors = false;
     if (o->kind != MMUL_RESHAPE || rule->operands[0] != rule->result)
         return false;
     for (; plan->places[place].view_of >= 0; place = plan->places[place].view_of)
-        turned |= plan->places[place].transposed;
-    return !turned;
+        transposed_factors |= plan->places[place].transposed;
+    return !transposed_factors;
 }
 
 static enum mmul_status add_operation(struct making *m, int index, struct mmul_error *err) {
@@ -330,9 +332,9 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     const struct mmul_rule *rule = m->rules[index];
     struct mmul_program_step step = begin_step(MMUL_STEP_COMPUTE, index);
     enum mmul_status status = MMUL_OK;
-    if (o->kind == MMUL_KEPT)
+    if (o->kind == MMUL_LOAD_PERSISTENT)
         return add_persistent_value(m, index, err);
-    if (mmul_program_hands_on(plan->program, o))
+    if (mmul_program_is_group_move(plan->program, o))
         return hand_to_team(m, index, err);
     for (int i = 0; status == MMUL_OK && i < o->operand_count; i++) {
         if (o->operands[i] == MMUL_NUMBER)
@@ -346,7 +348,7 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
         }
         step.operands[i] = *place;
     }
-    if (status == MMUL_OK && o->kind == MMUL_KEEP)
+    if (status == MMUL_OK && o->kind == MMUL_SAVE_PERSISTENT)
         return make_place_persistent(m, step.operands[0], index, err);
     step.result = plan->place_count;
     if (status == MMUL_OK)
@@ -364,7 +366,7 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
         join_moves(plan, index, joined, &step.seconds);
         const struct mmul_program_costs *costs = mmul_program_step_costs(plan, &step);
         step.seconds += mmul_program_operation_seconds(costs, plan->program, o, rule) -
-                        mmul_program_joined_saving(costs, plan->program, o, rule, joined);
+                        mmul_program_overlap_saving(costs, plan->program, o, rule, joined);
         plan->steps[plan->step_count++] = step;
     }
     return MMUL_OK;
@@ -377,8 +379,8 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
     int64_t values = plan->program->value_count, operations = plan->program->operation_count;
     int64_t steps = operations * (1 + 2 * MMUL_OPERANDS); // at most two moves per operand
     enum mmul_status status =
-        MMUL_ALLOCATE_ALL("a plan", err, MMUL_WANT(m->place_of, values * KINDS),
-                          MMUL_WANT(plan->places, steps), MMUL_WANT(plan->steps, steps));
+        MMUL_ALLOCATE_ALL("a plan", err, MMUL_ARRAY(m->place_of, values * KINDS),
+                          MMUL_ARRAY(plan->places, steps), MMUL_ARRAY(plan->steps, steps));
     for (int64_t i = 0; status == MMUL_OK && i < values * KINDS; i++)
         m->place_of[i] = -1;
     for (int i = 0; status == MMUL_OK && i < operations; i++)
@@ -390,7 +392,7 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
 static void remove_gone_steps(struct mmul_program_plan *plan) {
     int kept = 0;
     for (int i = 0; i < plan->step_count; i++)
-        if (plan->steps[i].kind != MMUL_STEP_GONE)
+        if (plan->steps[i].kind != MMUL_STEP_REMOVED)
             plan->steps[kept++] = plan->steps[i];
     plan->step_count = kept;
 }
@@ -446,7 +448,7 @@ static void choose_mesh(const struct mmul_program *program, struct mmul_program_
         most = fmax(most, flops);
     }
     if (largest >= 0) {
-        mmul_program_call(program, &program->operations[largest], operands);
+        mmul_program_describe_call(program, &program->operations[largest], operands);
         result = mmul_program_shape(program, &program->operations[largest]);
     }
     mmul_program_costs_mesh(costs, operands, result);
@@ -464,16 +466,16 @@ static enum mmul_status make_costs(const struct making *m,
                                    const struct mmul_program_request *request, int64_t groups,
                                    struct mmul_program_costs **costs, struct mmul_error *err) {
     const struct mmul_program *program = request->program;
-    const int count = MMUL_TEAM_ALL + 1 + program->team_count;
+    const int count = MMUL_GROUP_ALL + 1 + program->rank_group_count;
     enum mmul_status status = MMUL_ALLOCATE(*costs, count, "a plan", err);
-    for (int t = MMUL_TEAM_ALL; status == MMUL_OK && t < count; t++) {
+    for (int t = MMUL_GROUP_ALL; status == MMUL_OK && t < count; t++) {
         struct mmul_program_costs *c = &(*costs)[t];
-        const struct mmul_team *team = mmul_program_team(program, t);
+        const struct mmul_rank_group *rank_group = mmul_program_rank_group(program, t);
         int ranks = 0;
-        for (int rank = 0; team != NULL && rank < request->cluster->size; rank++)
-            ranks += mmul_team_has(team, rank);
+        for (int rank = 0; rank_group != NULL && rank < request->cluster->size; rank++)
+            ranks += mmul_rank_group_contains(rank_group, rank);
         status = mmul_program_costs_init(c, request->cluster, request->weights,
-                                         ranks == 1 ? MMUL_ONE_RANK : groups, team, err);
+                                         ranks == 1 ? MMUL_ONE_RANK : groups, rank_group, err);
         if (status != MMUL_OK)
             break;
         choose_mesh(program, c);
@@ -488,7 +490,7 @@ static enum mmul_status make_costs(const struct making *m,
 static enum mmul_status choose_rules(struct making *m, const struct mmul_program_request *request,
                                      int64_t groups, struct mmul_error *err) {
     const struct mmul_program *program = m->plan->program;
-    const int count = MMUL_TEAM_ALL + 1 + program->team_count;
+    const int count = MMUL_GROUP_ALL + 1 + program->rank_group_count;
     struct mmul_program_costs *costs = NULL;
     const struct mmul_rule **rules = NULL;
     double seconds = 0;
@@ -499,12 +501,12 @@ static enum mmul_status choose_rules(struct making *m, const struct mmul_program
         status = mmul_program_choose(program, costs, rules, &seconds, err);
     if (status == MMUL_OK && (m->rules == NULL || seconds < m->seconds * (1 - 1e-9))) {
         mmul_program_costs_fini(&m->plan->costs);
-        destroy_costs(m->plan->team_costs, m->plan->team_count);
+        destroy_costs(m->plan->team_costs, m->plan->rank_group_count);
         mmul_free(m->rules);
-        m->plan->costs = costs[MMUL_TEAM_ALL];
-        costs[MMUL_TEAM_ALL] = (struct mmul_program_costs){0};
+        m->plan->costs = costs[MMUL_GROUP_ALL];
+        costs[MMUL_GROUP_ALL] = (struct mmul_program_costs){0};
         m->plan->team_costs = costs;
-        m->plan->team_count = count;
+        m->plan->rank_group_count = count;
         m->rules = rules;
         m->seconds = seconds;
         return MMUL_OK;
@@ -553,23 +555,23 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
     if (status == MMUL_OK)
         status = add_operations(&m, err);
     if (status == MMUL_OK)
-        status = mmul_program_fuse(m.plan, err);
+        status = mmul_program_absorb_moves(m.plan, err);
     if (status == MMUL_OK) {
         remove_gone_steps(m.plan);
-        status = mmul_program_fuse_epilogues(m.plan, err);
+        status = mmul_program_fuse_operations(m.plan, err);
     }
     if (status == MMUL_OK) {
         remove_gone_steps(m.plan);
         m.plan->moves_early = !request->moves_late;
-        status = mmul_program_move_early(m.plan, err);
+        status = mmul_program_reorder_early_moves(m.plan, err);
     }
     if (status == MMUL_OK) {
         record_joined_moves(m.plan);
         status = shrink_arrays(m.plan, err);
     }
     if (status == MMUL_OK) {
-        mmul_program_plan_add_up(m.plan);
-        status = mmul_program_lay_out(m.plan, err);
+        mmul_program_plan_sum_costs(m.plan);
+        status = mmul_program_assign_memory(m.plan, err);
     }
     if (status == MMUL_OK)
         status = mmul_program_footprint_prepare(m.plan, cluster, err);
@@ -582,7 +584,7 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
     return status;
 }
 
-void mmul_program_forget_products(struct mmul_program_plan *plan) {
+void mmul_program_drop_schedules(struct mmul_program_plan *plan) {
     for (int i = 0; i < plan->step_count; i++) {
         struct mmul_program_step *step = &plan->steps[i];
         if (step->same == NULL)
@@ -604,9 +606,9 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
         mmul_free(plan->ranges);
         plan->ranges = next;
     }
-    mmul_program_forget_products(plan);
+    mmul_program_drop_schedules(plan);
     mmul_program_costs_fini(&plan->costs);
-    destroy_costs(plan->team_costs, plan->team_count);
+    destroy_costs(plan->team_costs, plan->rank_group_count);
     mmul_program_destroy(plan->owned);
     mmul_free(plan->ranks);
     mmul_free(plan->weights);
@@ -616,7 +618,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_free(plan->offsets);
     mmul_free(plan->multiplied);
     mmul_free(plan->segment_bytes);
-    mmul_free(plan->own_bytes);
+    mmul_free(plan->rank_private_bytes);
     mmul_free(plan->places);
     mmul_free(plan->steps);
     mmul_free(plan->fused);

@@ -12,7 +12,7 @@
 // if it keeps its placement. If operations treat the matrices of a stack one by one, as attention
 // does with the texts of a batch, all values may be split between groups of rows, so that none of
 // these operations moves data. Rules are chosen without groups and with them; the faster choice
-// stays. Rules of a value on some of the ranks are chosen for its team alone (model/teams.h).
+// stays. Rules of a value on some of the ranks are chosen for its team alone (model/rank_groups.h).
 #pragma once
 
 #include "plan/lists/program_plan.h"
@@ -36,4 +36,4 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
                                         struct mmul_program_plan **plan, struct mmul_error *err);
 
 // Drops the schedules of products that were planned, for example for another limit.
-void mmul_program_forget_products(struct mmul_program_plan *plan);
+void mmul_program_drop_schedules(struct mmul_program_plan *plan);

@@ -35,7 +35,7 @@ static void record_step(const struct mmul_program_plan *plan, const struct mmul_
         const int place = mmul_program_step_operand(plan, step, i);
         if (place < 0)
             continue;
-        struct life *base = &lives[mmul_program_base(plan, place)];
+        struct life *base = &lives[mmul_program_base_place(plan, place)];
         lives[place].is_read = true;
         base->end = stage > base->end ? stage : base->end;
         base->first_read = stage < base->first_read ? stage : base->first_read;
@@ -73,30 +73,30 @@ static int record_steps(struct mmul_program_plan *plan, struct life *lives) {
 
 // Sets the stage that waits for each move: the stage that reads its result, or the next stage if
 // the move is not early. The operand of a move lives until then. Early moves with sums to compare
-// use MMUL_SEGMENT_AHEAD segment parts in turn (plan/lists/footprint.h), so each must end before
-// the move that reuses its part begins.
+// use MMUL_SEGMENT_EARLY_PARTS segment parts in turn (plan/lists/footprint.h), so each must end
+// before the move that reuses its part begins.
 static void set_dues(struct mmul_program_plan *plan, int stages, struct life *lives) {
-    struct mmul_program_step *with_sums[MMUL_SEGMENT_AHEAD] = {NULL};
+    struct mmul_program_step *with_sums[MMUL_SEGMENT_EARLY_PARTS] = {NULL};
     int count = 0;
     for (int i = 0; i < plan->step_count; i++) {
         struct mmul_program_step *step = &plan->steps[i];
         step->due = step->stage + 1;
         if (!mmul_program_is_early(plan, step))
             continue;
-        step->due = (int)mmul_smaller(stages, lives[step->result].first_read);
+        step->due = (int)mmul_min(stages, lives[step->result].first_read);
         if (mmul_program_sums(plan, step).rounds == 0)
             continue;
-        struct mmul_program_step **turn = &with_sums[count++ % MMUL_SEGMENT_AHEAD];
+        struct mmul_program_step **turn = &with_sums[count++ % MMUL_SEGMENT_EARLY_PARTS];
         if (*turn != NULL)
-            (*turn)->due = (int)mmul_smaller((*turn)->due, step->stage - 1);
+            (*turn)->due = (int)mmul_min((*turn)->due, step->stage - 1);
         *turn = step;
     }
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         if (step->kind != MMUL_STEP_MOVE)
             continue;
-        struct life *operand = &lives[mmul_program_base(plan, step->operands[0])];
-        operand->end = (int)mmul_larger(operand->end, step->due - 1);
+        struct life *operand = &lives[mmul_program_base_place(plan, step->operands[0])];
+        operand->end = (int)mmul_max(operand->end, step->due - 1);
     }
 }
 
@@ -108,9 +108,9 @@ static void mark_lasting_places(struct mmul_program_plan *plan, struct life *liv
         const struct mmul_program_place *place = &plan->places[i];
         if (place->view_of >= 0)
             lives[place->view_of].is_read |= lives[i].is_read;
-        if (plan->options.keeps_values || (!lives[i].is_read && !place->is_gone) ||
+        if (plan->options.keeps_values || (!lives[i].is_read && !place->is_elided) ||
             place->kept >= 0)
-            plan->places[mmul_program_base(plan, i)].stays = true;
+            plan->places[mmul_program_base_place(plan, i)].stays = true;
     }
     for (int i = 0; i < plan->place_count; i++) {
         if (plan->places[i].stays)
@@ -171,7 +171,7 @@ static int64_t find_offset(const struct life *lives, const int64_t *offsets, int
 // Returns true if the place is a set of shards that the program makes. They outlive the segment.
 static bool is_shards(const struct mmul_program_plan *plan, int place) {
     const struct mmul_program_place *p = &plan->places[place];
-    return p->kept >= 0 && p->view_of < 0 && !p->is_gone && plan->program->kept[p->kept].is_made;
+    return p->kept >= 0 && p->view_of < 0 && !p->is_elided && plan->program->kept[p->kept].is_made;
 }
 
 static void lay_out_node(struct mmul_program_plan *plan, struct life *lives, int node,
@@ -187,7 +187,7 @@ static void lay_out_node(struct mmul_program_plan *plan, struct life *lives, int
             continue;
         drop_ended(lives, i, n);
         *at = find_offset(lives, offsets, i, nodes, n);
-        plan->node_bytes[node] = mmul_larger(plan->node_bytes[node], *at + lives[i].bytes);
+        plan->node_bytes[node] = mmul_max(plan->node_bytes[node], *at + lives[i].bytes);
         n->places[n->count++] = i;
     }
 }
@@ -222,7 +222,7 @@ static void sum_place_bytes(const struct mmul_program_plan *plan, int64_t *bytes
         const int64_t whole =
             kind == MMUL_PLACE_REPLICATE ? mmul_program_place_bytes(plan, place, -1) : 0;
         for (int node = 0; kind == MMUL_PLACE_REPLICATE && node < c->node_count; node++)
-            row[node] = mmul_placement_is_on(&place->placement, node) ? whole : 0;
+            row[node] = mmul_placement_covers_node(&place->placement, node) ? whole : 0;
     }
 }
 
@@ -232,43 +232,43 @@ static void measure_footprint(struct mmul_program_plan *plan) {
     for (int node = 0; node < plan->costs.node_count; node++)
         plan->segment_bytes[node] = mmul_program_segment_bytes(plan, node);
     for (int rank = 0; rank < plan->costs.size; rank++)
-        plan->own_bytes[rank] = mmul_program_own_bytes(plan, rank);
+        plan->rank_private_bytes[rank] = mmul_program_rank_private_bytes(plan, rank);
 }
 
 int64_t mmul_program_node_footprint(const struct mmul_program_plan *plan, int node) {
     int64_t bytes = plan->segment_bytes[node];
     for (int rank = 0; rank < plan->costs.size; rank++)
-        bytes += plan->costs.rank_node[rank] == node ? plan->own_bytes[rank] : 0;
+        bytes += plan->costs.rank_node[rank] == node ? plan->rank_private_bytes[rank] : 0;
     return bytes;
 }
 
 // Shards may be on a disk. They count only against a limit of the user. If a folder in RAM is too
 // small for them, their files fail.
-int64_t mmul_program_left(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
-                          int node) {
+int64_t mmul_program_memory_left(const struct mmul_program_plan *plan,
+                                 const struct mmul_cluster *cluster, int node) {
     const struct mmul_node_info *info = &cluster->nodes[node];
     const int64_t limit = plan->options.memory_bytes, available = info->memory_available_bytes;
     const int64_t bytes = plan->node_bytes[node] + mmul_program_node_footprint(plan, node);
     int64_t left = available > 0 ? available - info->input_bytes - bytes : INT64_MAX / 2;
     if (limit > 0)
-        left = mmul_smaller(left, mmul_schedule_memory_left(cluster, node, limit) - bytes -
-                                      plan->shard_bytes[node]);
+        left = mmul_min(left, mmul_node_memory_left(cluster, node, limit) - bytes -
+                                  plan->shard_bytes[node]);
     return left;
 }
 
-int64_t mmul_program_needs(const struct mmul_program_plan *plan,
-                           const struct mmul_cluster *cluster) {
+int64_t mmul_program_needed_limit(const struct mmul_program_plan *plan,
+                                  const struct mmul_cluster *cluster) {
     int64_t most = 0;
     for (int node = 0; node < cluster->node_count; node++)
-        most = mmul_larger(most, plan->node_bytes[node] + plan->shard_bytes[node] +
-                                     mmul_program_node_footprint(plan, node) -
-                                     mmul_schedule_memory_left(cluster, node, 0));
+        most = mmul_max(most, plan->node_bytes[node] + plan->shard_bytes[node] +
+                                  mmul_program_node_footprint(plan, node) -
+                                  mmul_node_memory_left(cluster, node, 0));
     return most;
 }
 
 static bool fits_memory(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
     for (int node = 0; node < cluster->node_count; node++)
-        if (mmul_program_left(plan, cluster, node) < 0)
+        if (mmul_program_memory_left(plan, cluster, node) < 0)
             return false;
     return true;
 }
@@ -277,8 +277,8 @@ bool mmul_program_fit_footprint(struct mmul_program_plan *plan,
                                 const struct mmul_cluster *cluster) {
     bool fit = false;
     for (int without = 0; !fit && without <= 2; without++) {
-        plan->lends_nothing = without >= 1;
-        plan->saves_no_sums = without >= 2;
+        plan->steals_nothing = without >= 1;
+        plan->caches_no_sums = without >= 2;
         measure_footprint(plan);
         fit = fits_memory(plan, cluster);
     }
@@ -291,13 +291,13 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
     const int64_t limit = plan->options.memory_bytes;
     char needed[32], bytes[32], beside[64] = "", available[32], text[32];
     int node = 0;
-    while (node < cluster->node_count && mmul_program_left(plan, cluster, node) >= 0)
+    while (node < cluster->node_count && mmul_program_memory_left(plan, cluster, node) >= 0)
         node++;
     if (node == cluster->node_count)
         return MMUL_OK;
     const struct mmul_node_info *info = &cluster->nodes[node];
     const int64_t rooms = mmul_program_node_footprint(plan, node),
-                  left = mmul_schedule_memory_left(cluster, node, limit);
+                  left = mmul_node_memory_left(cluster, node, limit);
     const int64_t values = plan->node_bytes[node] + (limit > 0 ? plan->shard_bytes[node] : 0);
     mmul_bytes_format(values, needed);
     // 0 before the footprint is measured.
@@ -312,20 +312,22 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
     return mmul_fail(err, MMUL_ERR_SYSTEM,
                      "cannot fit the program's values: %s%s on '%s', of %s the processes leave %s",
                      needed, beside, info->host, mmul_bytes_format(limit, text),
-                     mmul_bytes_format(mmul_larger(left, 0), available));
+                     mmul_bytes_format(mmul_max(left, 0), available));
 }
 
-enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmul_error *err) {
+enum mmul_status mmul_program_assign_memory(struct mmul_program_plan *plan,
+                                            struct mmul_error *err) {
     const int nodes = plan->costs.node_count;
     int64_t *bytes = NULL, count = (int64_t)plan->place_count * nodes;
     struct life *lives = NULL;
     struct neighbours neighbours = {0};
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "a plan", err, MMUL_WANT(plan->node_bytes, nodes), MMUL_WANT(plan->shard_bytes, nodes),
-        MMUL_WANT(plan->segment_bytes, nodes), MMUL_WANT(plan->own_bytes, plan->costs.size),
-        MMUL_WANT(plan->offsets, count), MMUL_WANT(bytes, count),
-        MMUL_WANT(lives, plan->place_count), MMUL_WANT(neighbours.places, plan->place_count),
-        MMUL_WANT(neighbours.first, plan->place_count));
+        "a plan", err, MMUL_ARRAY(plan->node_bytes, nodes), MMUL_ARRAY(plan->shard_bytes, nodes),
+        MMUL_ARRAY(plan->segment_bytes, nodes),
+        MMUL_ARRAY(plan->rank_private_bytes, plan->costs.size), MMUL_ARRAY(plan->offsets, count),
+        MMUL_ARRAY(bytes, count), MMUL_ARRAY(lives, plan->place_count),
+        MMUL_ARRAY(neighbours.places, plan->place_count),
+        MMUL_ARRAY(neighbours.first, plan->place_count));
     if (status == MMUL_OK) {
         set_dues(plan, record_steps(plan, lives), lives);
         mark_lasting_places(plan, lives);
@@ -342,8 +344,8 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmu
             plan->shard_bytes[node] = plan->shard_bytes[node - 1];
         }
         for (int node = 0; node < nodes; node++)
-            plan->node_bytes_most = mmul_larger(plan->node_bytes_most,
-                                                plan->node_bytes[node] + plan->shard_bytes[node]);
+            plan->node_bytes_most =
+                mmul_max(plan->node_bytes_most, plan->node_bytes[node] + plan->shard_bytes[node]);
     }
     mmul_free(neighbours.places);
     mmul_free(neighbours.first);
@@ -397,6 +399,6 @@ void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, in
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_schedule *product = plan->steps[i].schedule;
         device[i] = product != NULL ? mmul_schedule_ranks(product)[rank].tile.device_bytes : 0;
-        bytes[i] += plan->segment_bytes[node] / ranks + plan->own_bytes[rank];
+        bytes[i] += plan->segment_bytes[node] / ranks + plan->rank_private_bytes[rank];
     }
 }

@@ -16,13 +16,13 @@ int64_t mmul_program_node_footprint(const struct mmul_program_plan *plan, int no
 
 // Returns the memory that values, shards and work space leave of a node's memory, or of the plan's
 // limit there. Negative: they do not fit.
-int64_t mmul_program_left(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
-                          int node);
+int64_t mmul_program_memory_left(const struct mmul_program_plan *plan,
+                                 const struct mmul_cluster *cluster, int node);
 
 // Returns the limit per node that would suffice, including the memory that its processes have
 // already.
-int64_t mmul_program_needs(const struct mmul_program_plan *plan,
-                           const struct mmul_cluster *cluster);
+int64_t mmul_program_needed_limit(const struct mmul_program_plan *plan,
+                                  const struct mmul_cluster *cluster);
 
 // Checks that values and work space fit into the memory of the nodes and the plan's limit. Fails
 // with MMUL_ERR_SYSTEM.

@@ -21,25 +21,29 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
                                      const struct mmul_rule **rules, double *seconds,
                                      struct mmul_error *err);
 
-// ---------------------------------------------------------------------------------- program_fuse.c
+// ----------------------------------------------------------------------------------
+// program_absorb_moves.c
 
 // Finds the products that are split by rows or columns. Lets them read from files, and write to
 // files, the values that no other step reads; the moves that did this are gone then. Fails with
 // MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_error *err);
+enum mmul_status mmul_program_absorb_moves(struct mmul_program_plan *plan, struct mmul_error *err);
 
-// ------------------------------------------------------------------------------ program_epilogue.c
+// ------------------------------------------------------------------------------
+// program_fuse_operations.c
 
 // Fuses operations on the same rows, or elements, into one step. The other steps are gone then, and
 // so are values that only they read. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
-                                             struct mmul_error *err);
+enum mmul_status mmul_program_fuse_operations(struct mmul_program_plan *plan,
+                                              struct mmul_error *err);
 
-// --------------------------------------------------------------------------------- program_early.c
+// ---------------------------------------------------------------------------------
+// program_early_moves.c
 
 // Moves the early moves of a plan to the places where they are to begin. moves_early: there are
 // any. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_program_move_early(struct mmul_program_plan *plan, struct mmul_error *err);
+enum mmul_status mmul_program_reorder_early_moves(struct mmul_program_plan *plan,
+                                                  struct mmul_error *err);
 
 // -------------------------------------------------------------------------------- program_memory.c
 
@@ -47,4 +51,4 @@ enum mmul_status mmul_program_move_early(struct mmul_program_plan *plan, struct 
 // Memory of a place that does not stay is reused two stages after the last step that reads it, or
 // that waits for a move of it: by then all ranks of the node, and its traffic, are finished with it
 // (exec/traffic/mover.h). Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmul_error *err);
+enum mmul_status mmul_program_assign_memory(struct mmul_program_plan *plan, struct mmul_error *err);

@@ -162,11 +162,11 @@ enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
     struct comparison comparison = {.cluster = cluster, .stages = stages, .count = count};
     int size = cluster->size, nodes = cluster->node_count, *first = NULL;
     *classes = (struct mmul_rank_classes){0};
-    if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_WANT(classes->rank_of, size),
-                          MMUL_WANT(classes->node_of, nodes), MMUL_WANT(classes->members, size),
-                          MMUL_WANT(classes->nodes, nodes), MMUL_WANT(classes->home, size),
-                          MMUL_WANT(classes->leaders, nodes), MMUL_WANT(classes->last, nodes),
-                          MMUL_WANT(first, nodes)) != MMUL_OK) {
+    if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_ARRAY(classes->rank_of, size),
+                          MMUL_ARRAY(classes->node_of, nodes), MMUL_ARRAY(classes->members, size),
+                          MMUL_ARRAY(classes->nodes, nodes), MMUL_ARRAY(classes->home, size),
+                          MMUL_ARRAY(classes->leaders, nodes), MMUL_ARRAY(classes->last, nodes),
+                          MMUL_ARRAY(first, nodes)) != MMUL_OK) {
         mmul_rank_classes_fini(classes);
         return err->status;
     }
@@ -203,20 +203,20 @@ static void shorten_schedule(struct mmul_schedule *schedule, struct mmul_schedul
     if (schedule->rounds * panels <= MMUL_FOLD_PASSES)
         return;
     schedule->rounds =
-        mmul_smaller(schedule->rounds, mmul_larger(rounds_least, MMUL_FOLD_PASSES / panels));
+        mmul_min(schedule->rounds, mmul_max(rounds_least, MMUL_FOLD_PASSES / panels));
     int64_t factor = mmul_divide_up(schedule->rounds * panels, MMUL_FOLD_PASSES);
     int64_t width = mmul_problem_result_width(&schedule->problem, schedule->axis);
-    int64_t units = mmul_smaller(width, factor * schedule->panel_units);
+    int64_t units = mmul_min(width, factor * schedule->panel_units);
     if (units == width)
         schedule->panel_matrices *= mmul_divide_up(factor * schedule->panel_units, width);
     schedule->panel_units = units;
     for (int i = 0; i < schedule->node_count; i++)
         if (!nodes[i].whole_stays)
             nodes[i].whole_slots =
-                mmul_larger(mmul_smaller(2, nodes[i].whole_slots), nodes[i].whole_slots / factor);
+                mmul_max(mmul_min(2, nodes[i].whole_slots), nodes[i].whole_slots / factor);
 }
 
-enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
+enum mmul_status mmul_rank_classes_fold(const struct mmul_rank_classes *classes,
                                         const struct mmul_schedule *whole,
                                         struct mmul_schedule **schedule, struct mmul_error *err) {
     int64_t bytes = (int64_t)sizeof **schedule +
@@ -242,7 +242,7 @@ enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
         *r = (struct mmul_schedule_rank){.node = classes->node_of[its->node],
                                          .begin = its->begin,
                                          .end = its->begin,
-                                         .claim_least = its->claim_least,
+                                         .steal_lines_least = its->steal_lines_least,
                                          .whole_begin = its->whole_begin,
                                          .whole_end = its->whole_begin};
     }
@@ -252,7 +252,7 @@ enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
         ranks[classes->rank_of[i]].whole_end += its->whole_end - its->whole_begin;
     }
     for (int i = 0; i < classes->size; i++) {
-        int64_t beyond = mmul_larger(0, ranks[i].end - whole->total);
+        int64_t beyond = mmul_max(0, ranks[i].end - whole->total);
         double part = (double)made->rounds / (double)whole->rounds;
         ranks[i].begin -= beyond;
         ranks[i].end =

@@ -26,7 +26,7 @@ struct mmul_rank_classes {
 };
 
 // Ranks that must finish all earlier stages before a rank begins a stage.
-enum mmul_waits { MMUL_WAITS_NOBODY, MMUL_WAITS_NODE, MMUL_WAITS_ALL };
+enum mmul_waits { MMUL_WAITS_NONE, MMUL_WAITS_NODE_RANKS, MMUL_WAITS_ALL_RANKS };
 
 // A stage of a job. A product with a schedule has its cost model, set to its cut and members. Every
 // other stage has the seconds that it takes its ranks.
@@ -47,6 +47,6 @@ void mmul_rank_classes_fini(struct mmul_rank_classes *classes);
 
 // Makes the folded schedule of one stage; release it with mmul_schedule_free. Fails with
 // MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
+enum mmul_status mmul_rank_classes_fold(const struct mmul_rank_classes *classes,
                                         const struct mmul_schedule *whole,
                                         struct mmul_schedule **schedule, struct mmul_error *err);

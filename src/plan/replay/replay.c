@@ -85,7 +85,7 @@ struct simulation {
 
 static void raise_counter(struct stage *stage, int node, struct mmul_count count) {
     int64_t *own = &stage->counters[node][count.counter];
-    if (count.counter != MMUL_NOTHING && *own < count.value)
+    if (count.counter != MMUL_NO_COUNTER && *own < count.value)
         *own = count.value;
 }
 
@@ -110,7 +110,7 @@ static void find_element_seconds(const struct simulation *s, struct stage *stage
     }
     double rounds = (double)stage->schedule->rounds, part = rounds / cost->rounds;
     for (int rank = 0; rank < s->classes.size; rank++) {
-        const struct mmul_tasks tasks = mmul_tasks_of(stage->schedule, rank, 0, false);
+        const struct mmul_tasks tasks = mmul_tasks_of_schedule(stage->schedule, rank, 0, false);
         double elements = mmul_tasks_elements(&tasks, 0, tasks.positions);
         stage->element_seconds[rank] += elements > 0 ? whole->seconds : 0;
         stage->element_seconds[rank] /= elements > 0 ? elements / part : 1;
@@ -133,11 +133,13 @@ static void reset_stage(const struct simulation *s, struct stage *stage) {
         for (int route = 0; route < MMUL_ROUTES; route++) {
             const struct mmul_transfers list =
                 mmul_transfers_make(stage->schedule, node, (enum mmul_route)route);
-            int64_t reached = mmul_transfers_reached(&list);
+            int64_t reached = mmul_transfers_counter_value(&list);
             raise_counter(
                 stage, node,
-                (struct mmul_count){mmul_route_brings(stage->schedule, list.route, node), reached});
-            raise_counter(stage, node, (struct mmul_count){mmul_route_frees(list.route), reached});
+                (struct mmul_count){mmul_route_arrival_counter(stage->schedule, list.route, node),
+                                    reached});
+            raise_counter(stage, node,
+                          (struct mmul_count){mmul_route_sent_counter(list.route), reached});
         }
 }
 
@@ -147,15 +149,15 @@ static enum mmul_status stage_init(const struct simulation *s, const struct mmul
     if (whole->schedule == NULL)
         return MMUL_OK;
     stage->cost = whole->cost;
-    if (mmul_rank_classes_plan(&s->classes, whole->schedule, &stage->schedule, err) != MMUL_OK)
+    if (mmul_rank_classes_fold(&s->classes, whole->schedule, &stage->schedule, err) != MMUL_OK)
         return err->status;
     stage->positions = mmul_transfers_make(stage->schedule, 0, MMUL_ROUTE_RELAY).end;
     int64_t panels = nodes * stage->positions;
-    if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_WANT(stage->counters, nodes),
-                          MMUL_WANT(stage->begun, panels), MMUL_WANT(stage->ended, panels),
-                          MMUL_WANT(stage->frees, panels), MMUL_WANT(stage->last, nodes),
-                          MMUL_WANT(stage->passes_done, size),
-                          MMUL_WANT(stage->element_seconds, size)) != MMUL_OK)
+    if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_ARRAY(stage->counters, nodes),
+                          MMUL_ARRAY(stage->begun, panels), MMUL_ARRAY(stage->ended, panels),
+                          MMUL_ARRAY(stage->frees, panels), MMUL_ARRAY(stage->last, nodes),
+                          MMUL_ARRAY(stage->passes_done, size),
+                          MMUL_ARRAY(stage->element_seconds, size)) != MMUL_OK)
         return err->status;
     find_element_seconds(s, stage, whole);
     reset_stage(s, stage);
@@ -187,7 +189,7 @@ static void begin_stage(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
     r->index = 0;
     if (r->stage < s->request->count && s->stages[r->stage].schedule != NULL)
-        r->tasks = mmul_tasks_of(s->stages[r->stage].schedule, index, 0, false);
+        r->tasks = mmul_tasks_of_schedule(s->stages[r->stage].schedule, index, 0, false);
 }
 
 static void end_stage(struct simulation *s, int index) {
@@ -218,7 +220,7 @@ static void find_task(struct simulation *s, int index) {
         int64_t least = mmul_schedule_passes(stage->schedule);
         for (int rank = 0; rank < stage->schedule->size; rank++)
             if (mmul_schedule_ranks(stage->schedule)[rank].node == node)
-                least = mmul_smaller(least, stage->passes_done[rank]);
+                least = mmul_min(least, stage->passes_done[rank]);
         stage->counters[node][MMUL_PASSES_DONE] = least;
         if (!is_over)
             return;
@@ -241,9 +243,9 @@ static bool may_begin_stage(const struct simulation *s, int index) {
     enum mmul_waits waits = s->request->stages[stage].waits;
     if (early_moves_arrival(s, stage) > s->now + TOO_SHORT)
         return false;
-    if (waits == MMUL_WAITS_NOBODY)
+    if (waits == MMUL_WAITS_NONE)
         return have_finished(s, node, stage - 1);
-    return have_finished(s, waits == MMUL_WAITS_ALL ? -1 : node, stage);
+    return have_finished(s, waits == MMUL_WAITS_ALL_RANKS ? -1 : node, stage);
 }
 
 static bool begin_task(struct simulation *s, int index) {
@@ -261,7 +263,7 @@ static bool begin_task(struct simulation *s, int index) {
     const int64_t *counters = stage->counters[node];
     int64_t slots = mmul_schedule_nodes(stage->schedule)[node].result_slots,
             pass = r->task.pass.index;
-    bool is_spread = stage->schedule->whole_is_spread;
+    bool is_spread = stage->schedule->whole_is_distributed;
     if ((is_spread && counters[MMUL_PASSES_RELAYED] <= pass) ||
         counters[MMUL_ROUNDS_LOADED] <= r->task.pass.round ||
         counters[MMUL_PASSES_LOADED] <= pass ||
@@ -380,7 +382,7 @@ static bool begin_exchange(struct simulation *s, int route) {
     double bytes = 0, seconds = 0, latency = 0;
     if (!may_begin_transfer(s, 0, root))
         return false;
-    mmul_transfer_bytes(stage->schedule, &root->next, s->bytes);
+    mmul_transfer_node_bytes(stage->schedule, &root->next, s->bytes);
     for (int node = 1; node < s->classes.node_count; node++) {
         if (!takes_part_in_exchange(s, node, route) || s->bytes[node] == 0)
             continue;
@@ -390,7 +392,7 @@ static bool begin_exchange(struct simulation *s, int route) {
             mmul_cost_root_link(stage->cost->request.cluster, s->classes.last[node]);
         bytes += (double)s->bytes[node];
         seconds += (double)s->bytes[node] * cost_node(s, root->stage, node)->link;
-        latency = fmax(latency, link.latency_seconds + MMUL_ATTENDED_SECONDS);
+        latency = fmax(latency, link.latency_seconds + MMUL_RENDEZVOUS_SECONDS);
     }
     bool is_out = route == MMUL_ROUTE_SCATTER;
     // Root goes last: takes_part_in_exchange reads its stage.
@@ -663,10 +665,10 @@ static enum mmul_status simulate_job(struct simulation *s, struct mmul_error *er
     enum mmul_status status =
         mmul_rank_classes_init(s->request->cluster, s->request->stages, count, &s->classes, err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_ALL("the simulation", err, MMUL_WANT(s->stages, count),
-                                   MMUL_WANT(s->nodes, s->classes.node_count),
-                                   MMUL_WANT(s->ranks, s->classes.size),
-                                   MMUL_WANT(s->bytes, s->classes.node_count));
+        status = MMUL_ALLOCATE_ALL("the simulation", err, MMUL_ARRAY(s->stages, count),
+                                   MMUL_ARRAY(s->nodes, s->classes.node_count),
+                                   MMUL_ARRAY(s->ranks, s->classes.size),
+                                   MMUL_ARRAY(s->bytes, s->classes.node_count));
     for (int i = 0; status == MMUL_OK && i < count; i++) {
         const int due = s->request->stages[i].due;
         s->stages[i].arrival = INFINITY;
@@ -699,8 +701,8 @@ enum mmul_status mmul_replay_make(const struct mmul_replay_request *request,
     enum mmul_status status = MMUL_ALLOCATE(s.result, 1, "the simulation", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_ALL("the simulation", err,
-                                   MMUL_WANT(s.result->ranks, request->cluster->size),
-                                   MMUL_WANT(s.result->ends, request->count));
+                                   MMUL_ARRAY(s.result->ranks, request->cluster->size),
+                                   MMUL_ARRAY(s.result->ends, request->count));
     if (status == MMUL_OK)
         status = simulate_job(&s, err);
     if (status == MMUL_OK)

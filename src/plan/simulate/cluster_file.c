@@ -116,7 +116,7 @@ static enum mmul_status read_problem(const struct place *p, struct mmul_problem 
         return status;
     struct mmul_problem_operand a = {{1, 1, size[0], size[2]}, dtype, "A"};
     struct mmul_problem_operand b = {{1, 1, size[2], size[1]}, dtype, "B"};
-    return mmul_problem_make(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1}, problem,
+    return mmul_problem_init(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1}, problem,
                              err);
 }
 
@@ -345,8 +345,8 @@ static enum mmul_status fill_description(struct mmul_description *made, struct r
     enum mmul_status status =
         mmul_cluster_create((int)r->size, (int)r->node_count, 0, &made->cluster, err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_ALL("nodes", err, MMUL_WANT(made->node_maps, r->node_count),
-                                   MMUL_WANT(made->rank_kind, r->size));
+        status = MMUL_ALLOCATE_ALL("nodes", err, MMUL_ARRAY(made->node_maps, r->node_count),
+                                   MMUL_ARRAY(made->rank_kind, r->size));
     made->kinds = (int)r->kinds;
     r->cluster = made->cluster;
     r->into = made;

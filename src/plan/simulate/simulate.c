@@ -20,7 +20,7 @@ void mmul_simulation_destroy(struct mmul_simulation *simulation) {
 // Returns the seconds of one pass of everything, on root's node, with mapped files.
 static double seconds_alone(const struct mmul_simulation *s, int rank) {
     const struct mmul_problem *problem = &s->description->problem;
-    const struct mmul_cut cut = mmul_panels_one(problem, MMUL_ROWS);
+    const struct mmul_cut cut = mmul_panels_single(problem, MMUL_ROWS);
     const struct mmul_pass_request request = {.problem = problem,
                                               .axis = MMUL_ROWS,
                                               .cut = &cut,

@@ -4,7 +4,7 @@ records the leaves of the step's job and their sources, the numbers, and the des
 results. After two equal jobs in a row, later calls only change leaves and numbers of that program
 (mmul_program_change). They run it again without the step's Python code.
 
-A replay repeats the job and nothing else, so other effects of a step must be found. _reach.py finds
+A replay repeats the job and nothing else, so other effects of a step must be found. _step_inputs.py finds
 what the step reads, the trace finds what it changes. Either all ranks replay a call or none does.
 
 The library changes a program in api/program_change.c. tests/python_compile.py compares a compiled
@@ -22,7 +22,7 @@ from ._begin import OPTIONS, session
 from ._learning import _Gradients
 from ._library import Error, check, library
 from ._program import program_options, release
-from ._reach import Reach, is_plain
+from ._step_inputs import Reach, is_plain
 from ._values import Value, arrays, persist
 
 _STRUCTURES = 64  # limit per step

@@ -75,7 +75,7 @@ _is_looping = False
 def _report_turn(turn):
     here = begun()
     if here and here.context:
-        library.mmul_context_tell_turn(here.context, c.byref(turn) if turn else None)
+        library.mmul_context_publish_turn(here.context, c.byref(turn) if turn else None)
 
 
 class _Gradients:

@@ -16,7 +16,7 @@ import threading
 import time
 
 from . import _caller
-from ._meeting import Meeting, say, wait_seconds
+from ._rendezvous import Meeting, say, wait_seconds
 
 OPERANDS = 6
 NUMBER = -2147483647  # an operand with the value parameters.numbers[i]
@@ -398,7 +398,7 @@ class Session:
         # A child of fork() must not run the exit handlers of MPI and drivers.
         os.register_at_fork(after_in_child=self._after_fork)
         for number in (n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL):
-            library.mmul_outputs_abandon_at(int(number))
+            library.mmul_outputs_abandon_on_signal(int(number))
         self.shard_folder = os.environ.get("MPIMATMUL_SHARD_DIR", "").encode() or None
         options = sized(ContextOptions, device=wish, threads=threads, probe=self.probe, shard_folder=self.shard_folder)
         with self.together("init", "init"):

@@ -40,9 +40,9 @@ def _report_number(value, number):
     if not here or not here.context:
         return
     name = next((name for name, thing in _caller.things(Value) if thing is value), _caller.place())
-    library.mmul_context_tell_number(here.context, name.encode("utf-8", "replace"), c.c_double(number))
+    library.mmul_context_publish_number(here.context, name.encode("utf-8", "replace"), c.c_double(number))
     if _steps:
-        library.mmul_context_tell_number(here.context, b"steps", c.c_double(_steps))
+        library.mmul_context_publish_number(here.context, b"steps", c.c_double(_steps))
 
 
 _is_taping = True  # false inside no_grad()

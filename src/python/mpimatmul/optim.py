@@ -15,7 +15,7 @@ DiLoCo lets every node train on its own for several steps.
 import operator
 import sys
 
-from . import _apart, _caller, _names, _program
+from . import _local_training, _caller, _names, _program
 from . import _lr_scheduler as lr_scheduler
 from ._begin import collective
 from ._library import ArgumentError, Error
@@ -271,7 +271,7 @@ class DiLoCo:
         the nodes by speed or weight. closure(*rows) computes a loss, calls backward (zero_grad is
         not needed) and returns the loss. Returns None, or after the last of `turns`, which includes
         the outer step, the mean of the nodes' last losses. Collective."""
-        self._nodes = self._nodes or _apart.Nodes()
+        self._nodes = self._nodes or _local_training.Nodes()
         if self.turn % self.turns == 0:
             self._begin()
         rows, seen = self._nodes.cut(batch)
@@ -288,8 +288,9 @@ class DiLoCo:
         with no_grad():
             self._velocity = self._velocity or [p * 0 for p in inner.params]
             for i, p in enumerate(inner.params):
-                p.put(_apart.everywhere(p.current()))
-                inner.state[i] = {name: _apart.everywhere(value) for name, value in inner._remembered(i).items()}
+                p.put(_local_training.everywhere(p.current()))
+                inner.state[i] = {name: _local_training.everywhere(value)
+                                  for name, value in inner._remembered(i).items()}
         self._began = [p.current() for p in inner.params]
         persist(*self._began, *(value for state in inner.state for value in state.values()))
 
@@ -304,7 +305,7 @@ class DiLoCo:
                 loss = closure(*own)
                 made.append([*inner._advance(), loss])
                 after = after or self._copy()
-            _apart.compute(made)
+            _local_training.compute(made)
         except BaseException:
             self._restore(before, turn)
             raise
@@ -328,7 +329,7 @@ class DiLoCo:
             for i, mean in zip(moved, means):
                 off = self._began[i] - mean
                 self._velocity[i] = self._velocity[i] * self.momentum + off
-                self.inner.params[i].put(_apart.everywhere(
+                self.inner.params[i].put(_local_training.everywhere(
                     self._began[i] - (off + self._velocity[i] * self.momentum) * self.lr))
         persist(*(p.current() for p in self.inner.params), *self._velocity, loss)
         return loss

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// A wake-up word (an event count) on which threads sleep until another thread rings; it may lie in
+// memory shared by processes. A waiter reads the word, then tests its condition, and sleeps only if
+// the word has not changed. A thread that changes the condition rings afterwards. This order loses
+// no wake-up.
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+// Initial state: all zero, no sleeper.
+struct mmul_eventcount {
+    _Atomic uint32_t rings;
+    _Atomic int32_t sleepers;
+};
+
+// Wakes all sleepers. Without a sleeper this is one atomic addition and no system call.
+void mmul_eventcount_notify(struct mmul_eventcount *bell);
+
+static inline uint32_t mmul_eventcount_read(const struct mmul_eventcount *bell) {
+    return atomic_load(&bell->rings);
+}
+
+// Sleeps at most `seconds`. Returns at once if the bell has rung since mmul_eventcount_read
+// returned `heard`. May return early.
+void mmul_eventcount_wait(struct mmul_eventcount *bell, uint32_t heard, double seconds);

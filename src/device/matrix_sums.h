@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+//
+// Sums along the rows and columns of a matrix in a buffer. With them a product, an upload or a
+// download is checked without moving the matrix: only vectors travel.
+//
+//     row_sums[r] = sum_c x_rc along_c        row_squares[r] = sum_c x_rc^2
+//     col_sums[c] = sum_r x_rc across_r       col_squares[c] = sum_r x_rc^2
+//     *bits       = sum_rc bits(x_rc) (2 (r cols + c) + 1)  modulo 2^32
+//
+// The error of each sum is at most 2^-40 of the sum of its terms' magnitudes (doubles, or pairs of
+// floats), if those are between 2^-60 and 2^100. A sum that meets a NaN, an Inf or larger numbers
+// is undefined and not finite. *bits is exact: changing the value of one element always changes it.
+// It misses one case: all of x is one bit pattern that moved by 2^31 places.
+#pragma once
+
+#include "device/device.h"
+
+struct mmul_matrix_sums {
+    enum mmul_dtype dtype; // type of x: float32
+    struct mmul_operand x; // (rows, cols), ld >= cols
+    int64_t rows, cols;    // >= 1
+    const double *along;   // (cols); with row_sums
+    const double *across;  // (rows); with col_sums
+    // Results in host memory, complete when the call returns. NULL: not wanted.
+    double *row_sums, *row_squares; // (rows)
+    double *col_sums, *col_squares; // (cols)
+    uint32_t *bits;
+};
+
+// Computes the sums for a matrix in host memory: x points at (rows, cols) of float32 with `ld`
+// elements between rows. Ignores the buffer in `args`. This is the reference for the table's entry.
+void mmul_matrix_sums_compute(const struct mmul_matrix_sums *args, const float *x, int64_t ld);
+
+// Do the computation in steps, bit for bit: begin clears the sums, then each call of add
+// processes the `rows` rows at x, which start at row `row` of the matrix.
+void mmul_matrix_sums_clear(const struct mmul_matrix_sums *args);
+void mmul_matrix_sums_add_rows(const struct mmul_matrix_sums *args, int64_t row, int64_t rows,
+                               const float *x, int64_t ld);
+
+// Returns the terms of *bits for `count` consecutive elements from element `index` of the matrix
+// on.
+uint32_t mmul_matrix_sums_bits(const float *x, int64_t count, int64_t index);

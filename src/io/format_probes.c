@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// Probes the first bytes of files. Nothing beyond the given bytes is read. A wrong guess only
+// chooses the words in which a file is refused, so each probe is as narrow as its format allows.
+// The starts of .bin matrices (-3 to 4 as an int32) match none of them.
+#include "io/format_probes.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+
+// Looks for `part` in the name in a zip entry's local header: length at byte 26, name at 30.
+static bool first_entry_has(const unsigned char *start, size_t count, const char *part,
+                            bool at_end) {
+    enum { LENGTH_AT = 26, NAME_AT = 30 };
+    size_t part_bytes = strlen(part);
+    if (count < NAME_AT)
+        return false;
+    size_t length = start[LENGTH_AT] | (size_t)start[LENGTH_AT + 1] << 8;
+    if (length > count - NAME_AT || length < part_bytes)
+        return false;
+    const unsigned char *name = start + NAME_AT;
+    size_t first = at_end ? length - part_bytes : 0;
+    for (size_t i = first; i + part_bytes <= length; i++)
+        if (memcmp(name + i, part, part_bytes) == 0)
+            return true;
+    return false;
+}
+
+bool mmul_is_npz(const unsigned char *start, size_t count) {
+    return first_entry_has(start, count, ".npy", true);
+}
+
+bool mmul_is_pytorch_zip(const unsigned char *start, size_t count) {
+    return first_entry_has(start, count, "/data.pkl", true) ||
+           first_entry_has(start, count, "/.format_version", true);
+}
+
+bool mmul_is_pickle(const unsigned char *start, size_t count) {
+    return count >= 3 && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
+}
+
+// The magic number is a LONG1 of 10 bytes. Since protocol 4 a frame precedes it.
+bool mmul_is_old_pytorch(const unsigned char *start, size_t count) {
+    static const unsigned char magic[] = "\x8A\n\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19";
+    enum { PROTO = 2, FRAME = 9, MAGIC = sizeof magic - 1 };
+    if (!mmul_is_pickle(start, count))
+        return false;
+    const size_t at = count > PROTO && start[PROTO] == 0x95 ? PROTO + FRAME : PROTO;
+    return count >= at + MAGIC && memcmp(start + at, magic, MAGIC) == 0;
+}
+
+static bool is_blank(unsigned char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+bool mmul_is_safetensors(const unsigned char *start, size_t count) {
+    enum { EMPTY = 2, LEAST = 9 }; // {} and {"a":{...}: shorter headers name no tensor
+    uint64_t length = 0;
+    if (count < 10)
+        return false;
+    for (int b = 7; b >= 0; b--)
+        length = length << 8 | start[b];
+    // Headers over 100 MB are refused later. Beyond 32 bits the file may be a .bin with a batch. A
+    // header without tensors must fill the file: a .bin of 0 rows is longer.
+    return (length >= LEAST || (length >= EMPTY && length == count - 8)) && length <= UINT32_MAX &&
+           start[8] == '{' && (start[9] == '"' || start[9] == '}' || is_blank(start[9]));
+}
+
+bool mmul_is_text(const unsigned char *start, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!is_blank(start[i]) && (start[i] < 0x20 || start[i] == 0x7F || start[i] >= 0xF8))
+            return false;
+    return count > 0;
+}
+
+bool mmul_is_utf16(const unsigned char *start, size_t count) {
+    enum { LEAST = 8 };
+    if (count < LEAST)
+        return false;
+    // A .bin of float16 begins with FE FF FF FF.
+    if ((start[0] == 0xFF && start[1] == 0xFE) ||
+        (start[0] == 0xFE && start[1] == 0xFF && start[2] != 0xFF))
+        return true;
+    const bool is_big = start[0] == 0;
+    for (size_t i = 0; i + 1 < count; i += 2)
+        if (start[i + !is_big] != 0 || !mmul_is_text(start + i + is_big, 1))
+            return false;
+    return true;
+}
+
+bool mmul_is_mtx(const unsigned char *start, size_t count) {
+    static const char banner[] = "%%MatrixMarket";
+    return count >= sizeof banner - 1 &&
+           strncasecmp((const char *)start, banner, sizeof banner - 1) == 0;
+}
+
+bool mmul_is_json(const unsigned char *start, size_t count) {
+    size_t first = 0;
+    while (first < count && is_blank(start[first]))
+        first++;
+    return first < count && (start[first] == '{' || start[first] == '[') &&
+           mmul_is_text(start, count);
+}
+
+bool mmul_is_json_lines(const unsigned char *start, size_t count) {
+    const unsigned char *line = memchr(start, '\n', count);
+    if (line == NULL || !mmul_is_json(start, count))
+        return false;
+    const size_t first = (size_t)(line - start);
+    const unsigned char closing = start[0] == '[' ? ']' : '}';
+    size_t last = first;
+    while (last > 0 && is_blank(start[last - 1]))
+        last--;
+    return last > 0 && start[last - 1] == closing && first + 1 < count && line[1] == start[0];
+}
+
+// Looks for two protobuf fields: the version of ONNX, then a field of a model that is either as
+// short as a version or has a length.
+bool mmul_is_onnx(const unsigned char *start, size_t count) {
+    enum { VERSION = 1 << 3, VERSION_MOST = 64 };
+    if (count < 3 || start[0] != VERSION || start[1] == 0 || start[1] > VERSION_MOST)
+        return false;
+    const int field = start[2] >> 3, kind = start[2] & 7;
+    return field == 5 ? kind == 0 : field >= 2 && field <= 8 && kind == 2;
+}

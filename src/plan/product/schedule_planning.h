@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+//
+// Declarations that the files which make a schedule share. No other file includes this header. In
+// the order of the story:
+//
+//     schedule_make.c     ranks and nodes, the axis, then the steps below, tiles
+//     schedule_choose.c   the cut, the members, the units of each: by sums in closed form, then by
+//                         walking the lists of the finalists (plan/replay/replay.h)
+//     schedule_memory.c   memory that a node needs for a cut, its capacity, its lanes and slots
+//     schedule_predict.c  seconds, limits and advice
+#pragma once
+
+#include "plan/cost/cost.h"
+#include "plan/product/participants.h"
+#include "plan/product/schedule_make.h"
+#include "plan/replay/replay.h"
+
+// Needs of a node for memory at one time.
+struct mmul_node_need {
+    int64_t round_units; // most units of its ranks in a round
+    int64_t block_units; // most of these units in one pass
+    int64_t panels;      // panels of the whole operand
+};
+
+// A candidate is one way to do the job, and its score. It does not change once it is scored.
+struct mmul_candidate {
+    struct mmul_cut cut;
+    const bool *in;      // size: may have units; borrowed
+    double seconds;      // predicted; 0: the candidate does not fit
+    double *units;       // size: shares as fractions
+    int64_t *counts;     // size: whole shares, for given weights and for the final plan
+    int64_t *capacity;   // node_count: most units that the node's memory holds
+    int64_t *work_bytes; // node_count: private memory
+    bool *clipped;       // node_count: memory limits the node's share
+};
+
+// A finalist is a cut with few seconds in closed form. Its lists are walked.
+enum { MMUL_FINALISTS = 3 };
+struct mmul_finalist {
+    struct mmul_cut cut;
+    double seconds;
+};
+
+// Work space of one call. All but `request` is owned; the schedule is owned until it is handed
+// over. All but the last lines are set at the beginning.
+struct mmul_planning {
+    const struct mmul_schedule_request *request;
+    struct mmul_schedule *schedule;
+    struct mmul_schedule_rank *ranks; // part of the schedule, like nodes
+    struct mmul_schedule_node *nodes;
+    int root_node;
+    bool automatic;               // shares let all ranks finish together
+    bool speeds_known;            // speeds of all ranks are measured: seconds are meaningful
+    double *weights;              // size: as given, or the speeds
+    double *assumed;              // size: operations per second of unmeasured ranks
+    bool *everybody;              // size: has a weight
+    int *rank_node;               // size
+    struct mmul_cost *cost;       // model of the candidate that was scored last
+    struct mmul_node_need *needs; // node_count: needs of the final plan
+    unsigned *maps;               // node_count: maps that stay mapped
+    bool *members;                // size: selected by participants.h
+    enum mmul_exclusion *absence; // size: reason of the absence of the others
+    struct mmul_candidate trial;  // current candidate
+    struct mmul_candidate best;   // best so far, then the final plan
+    // Best of the candidates whose lists were walked.
+    struct mmul_candidate walked;
+    // Best first; 0 seconds: empty.
+    struct mmul_finalist finalists[MMUL_FINALISTS];
+    struct mmul_cut all_cut;    // best cut for all ranks
+    double all_seconds;         // seconds with all ranks; 0: no rank was left out
+    struct mmul_replay *replay; // replay of the lists walked last
+};
+
+// Return the bytes per unit of the split range: of the split operand, of C (float32; C_in is as
+// large); and the bytes of the whole operand.
+int64_t mmul_planning_piece_bytes(const struct mmul_planning *p);
+int64_t mmul_planning_result_bytes(const struct mmul_planning *p);
+int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
+
+// ------------------------------------------------------------------------------- schedule_memory.c
+
+// Sizes root's buffers for scatter and gather; each exists twice.
+void mmul_planning_size_chunk(struct mmul_planning *p);
+
+// Returns the bytes of its device that a rank may use.
+int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank);
+
+// Returns the bytes of a rank's work space beside the segment.
+int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
+                                    int rank);
+
+// Fills work_bytes and capacity for the candidate's cut and members. Returns the sum of the
+// capacities.
+double mmul_planning_compute_capacity(const struct mmul_planning *p, struct mmul_candidate *c);
+
+// Computes lanes and slots of all nodes for the final plan. Returns false if root's node cannot
+// hold the bytes that pass through it.
+bool mmul_planning_size_segments(struct mmul_planning *p);
+
+// Under an explicit limit, stops mapping on nodes whose mapped pages would exceed the limit.
+// Returns true if there is such a node.
+bool mmul_planning_stop_mapping(struct mmul_planning *p);
+
+// Fails with "cannot fit ...", with the numbers.
+enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct mmul_error *err);
+
+// ------------------------------------------------------------------------------- schedule_choose.c
+
+// Chooses the best candidate and its stealable share, and writes both to p and the schedule.
+enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err);
+
+// Returns MMUL_OK if a cut for all ranks exists, without walking any lists. Fails like the
+// schedule.
+enum mmul_status mmul_planning_find_cut(struct mmul_planning *p, struct mmul_error *err);
+
+// Computes counts by `weights` within the candidate's capacities.
+enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double *weights,
+                                     struct mmul_candidate *c, struct mmul_error *err);
+
+// Copies a candidate into the memory of another.
+void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candidate *from,
+                        struct mmul_candidate *to);
+
+// Writes the final plan (`best`, with whole shares) to the schedule, with lanes and slots, and
+// walks its lists. Its seconds become those of the replay; 0: it does not fit.
+enum mmul_status mmul_planning_replay(struct mmul_planning *p, struct mmul_error *err);
+
+// ------------------------------------------------------------------------------ schedule_predict.c
+
+// Predicts seconds, limits and advice, after all other fields are final.
+enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_error *err);
