@@ -118,7 +118,7 @@ def output_of(case):
     return "C.data" if case["output"] == "--format" else "C." + case["output"]
 
 
-HINT_FLOAT32 = "all others have; --dtype float32 computes in float32"
+HINT_FLOAT32 = "all other formats have it; --dtype float32 computes in float32"
 
 
 def refusal(case):
@@ -129,13 +129,14 @@ def refusal(case):
         for option, value in (("format", case["output"] == "--format"), ("split", case["split"]),
                               ("split-rule", case["split-rule"])):
             if value:
-                return 64, f"--{option} does not go with {after}"
+                return 64, f"--{option} cannot be combined with {after}"
         # A program computes in the type of its files, and kept values have no 16 bits.
         if case["dtype"] == "float64":
-            return 64, (f"--dtype float64 does not go with {after}\n"
+            return 64, (f"--dtype float64 cannot be combined with {after}\n"
                         "  hint: without it the result is float64 where all files are")
         if case["dtype"] in ("float16", "bfloat16") and after == "--keep":
-            return 64, f"--dtype {case['dtype']} does not go with --keep\n  hint: what is kept is float32 or float64"
+            return 64, (f"--dtype {case['dtype']} cannot be combined with --keep\n"
+                        "  hint: persistent sets are float32 or float64")
     if computes_double(case) and case["output"] == "bin":
         hint = HINT_FLOAT32 if not after else "--dtype float32 computes in float32"
         return 64, f"cannot write '{output_of(case)}' as float64: .bin has no such type\n  hint: {hint}"

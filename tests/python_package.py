@@ -189,9 +189,9 @@ with warnings.catch_warnings(record=True) as warned:
                   mm.mean(column - row, axis=-1), mm.mean(column * row), row == 3, row[:, :1] == row[:, :1]):
         value.numpy()
     assert mm.rank() > 0 or [(str(w.message), w.filename) for w in warned] == [
-        (text, __file__) for text in ("all pairs of 5 x 1 and 1 x 5 are compared",) * 2 + (
-            "mean is of the differences of all pairs of 5 x 1 and 1 x 5",
-            "sum is of the differences of all pairs of 5 x 1 and 1 x 5")], [str(w) for w in warned]
+        (text, __file__) for text in ("compares all pairs of 5 x 1 and 1 x 5",) * 2 + (
+            "mean covers the differences of all pairs of 5 x 1 and 1 x 5",
+            "sum covers the differences of all pairs of 5 x 1 and 1 x 5")], [str(w) for w in warned]
 show("big-endian", mm.array(D.astype(">f8")).numpy(), D, 0)
 show("whole", mm.array(D.astype(">i2")).numpy(), D.astype("i2"), 0)
 plain = (mm.maximum(2, 3), mm.minimum(2, 3), mm.where(0, 2, 3), mm.concat((x, X)).shape, mm.sum(X, axis=-1).shape)

@@ -343,7 +343,7 @@ def rope(x, base=10000.0, interleaved=False):
 def _reduction(of_array):
     def reduction(x, axis=None, keepdims=True):
         if getattr(x, "is_row", False) and axis is not None and axis >= 0:
-            raise ValueError("a file of one axis is a row here: axis=-1 is along its elements")
+            raise ValueError("a file of one axis is a row here: axis=-1 runs along its elements")
         made = matrix(of_array(matrix(x), axis))
         if keepdims:
             return made

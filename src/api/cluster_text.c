@@ -142,8 +142,8 @@ static void print_devices(const struct mmul_cluster *cluster, bool verbose, FILE
     for (int i = 0; i < cluster->device_count; i++) {
         const struct mmul_device_entry *d = &cluster->devices[i];
         if (d->used_by < 0)
-            fprintf(stream, "%s %s is used by nobody: %s\n", cluster->nodes[d->node].host,
-                    d->info.id, d->info.reason);
+            fprintf(stream, "%s %s is unused: %s\n", cluster->nodes[d->node].host, d->info.id,
+                    d->info.reason);
     }
 }
 

@@ -323,14 +323,14 @@ static enum mmul_status check_kinds(const char *const paths[2], const struct mmu
                                     struct mmul_error *err) {
     for (int i = 0; i < 2; i++)
         if (files[i].kind != MMUL_RUN_FILE_REPORT && files[i].kind != MMUL_RUN_FILE_RUN) {
-            mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s: two reports are compared", paths[i],
+            mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s: expected a report", paths[i],
                       mmul_run_file_name(files[i].kind));
             mmul_hint(err, "--report of mul and run writes one");
             return err->status;
         }
     if (files[0].kind == files[1].kind)
         return MMUL_OK;
-    return mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, '%s' is %s: two of one kind are compared",
+    return mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, '%s' is %s: expected two files of one kind",
                      paths[0], mmul_run_file_name(files[0].kind), paths[1],
                      mmul_run_file_name(files[1].kind));
 }
@@ -545,7 +545,7 @@ void mmul_comparison_print(const struct mmul_comparison *comparison, bool verbos
     print_ranks(json_object_get(found, "ranks"), stream);
     print_operations(json_object_get(found, "operations"), verbose, stream);
     if (printed != NULL)
-        fprintf(stream, "\nwhat they printed is %s\n",
+        fprintf(stream, "\nprinted values are %s\n",
                 json_is_true(printed) ? "the same" : "different");
 }
 

@@ -48,7 +48,7 @@ static void print_without_double(const struct mmul_cluster *cluster,
                                  const struct mmul_device_test *tests, int count, FILE *stream) {
     for (int i = 0; i < count; i++)
         if (tests[i].passed && !tests[i].has_double)
-            fprintf(stream, "tested in float32 alone, has no doubles: rank %d on %s, %s\n",
+            fprintf(stream, "tested in float32 only (no float64): rank %d on %s, %s\n",
                     tests[i].rank, host_of(cluster, &tests[i]), tests[i].device);
 }
 
@@ -95,7 +95,7 @@ void mmul_device_tests_print(const struct mmul_cluster *cluster,
                     tests[i].failure);
     for (int node = 0; node < cluster->node_count; node++)
         if (cluster->nodes[node].profile[0] != '\0')
-            fprintf(stream, "remembered on %s: %s\n", cluster->nodes[node].host,
+            fprintf(stream, "stored on %s: %s\n", cluster->nodes[node].host,
                     cluster->nodes[node].profile);
 }
 

@@ -160,7 +160,7 @@ static enum mmul_status check_job(const struct mmul_context *context,
         return mmul_fail(err, MMUL_ERR_USAGE, "plan is for %d ranks, there are %d",
                          plan->schedule->size, context->comm->size);
     if (plan->job == NULL)
-        return mmul_fail(err, MMUL_ERR_USAGE, "plan is for machines that need not exist");
+        return mmul_fail(err, MMUL_ERR_USAGE, "plan is a simulation and cannot be run");
     if (context->comm->rank != 0)
         return MMUL_OK;
     if (args->output == NULL)

@@ -78,7 +78,7 @@ enum mmul_status mmul_page_add_file(struct mmul_page *page, const char *path,
         replace_text(page, file.kind, file.text);
         file.text = NULL;
     } else {
-        status = mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, and so is one before it", path,
+        status = mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, and the page already has one", path,
                            mmul_run_file_name(file.kind));
     }
     mmul_run_file_fini(&file);

@@ -30,7 +30,7 @@ static void print_cut(const struct mmul_schedule *schedule, FILE *stream) {
         fprintf(stream, "%s%s of %s", rows ? "column" : "row",
                 mmul_text_plural(schedule->panel_units), rows ? "B" : "A");
     if (schedule->claim_share > 0 && schedule->size > schedule->node_count)
-        fprintf(stream, "; %.3g %% of a rank's in parts that others of its machine may claim",
+        fprintf(stream, "; %.3g %% of a rank's part open to work stealing on its machine",
                 100 * schedule->claim_share);
     fputc('\n', stream);
 }
@@ -64,7 +64,8 @@ void mmul_schedule_print_heading(const struct mmul_schedule *schedule, FILE *str
     fprintf(stream, ": %s x %s -> %s, m n k = %lld %lld %lld\n", p->a_name, p->b_name,
             mmul_shape_format(p->c, shape), (long long)p->m, (long long)p->n, (long long)p->k);
     fprintf(stream,
-            "split by %s%s: operand bytes over the network %s by rows, %s by columns; whole: %s\n",
+            "split by %s%s: operand bytes over the network %s by rows, %s by columns; whole "
+            "operand: %s\n",
             axis_name(schedule), schedule->axis_chosen ? " (chosen)" : "",
             mmul_bytes_format(schedule->rows_bytes_moved, moved[0]),
             mmul_bytes_format(schedule->cols_bytes_moved, moved[1]),

@@ -137,9 +137,9 @@ enum mmul_status mmul_program_place_as(struct mmul_program *program, int x,
     int backward_group;
     if (requested_placement->kind <= MMUL_PLACE_FILE ||
         (int)requested_placement->kind >= MMUL_PLACEMENTS)
-        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: save it");
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: use save");
     if (requested_placement->ranks != NULL && mmul_placement_is_mesh(requested_placement->kind))
-        return mmul_fail(err, MMUL_ERR_USAGE, "a grid is on all ranks, not on some");
+        return mmul_fail(err, MMUL_ERR_USAGE, "a grid placement needs all ranks");
     enum mmul_status status =
         find_teams(program, requested_placement, &request.rank_group, &backward_group, err);
     request.group_is_requested = request.rank_group != 0;

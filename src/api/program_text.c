@@ -211,9 +211,9 @@ void mmul_program_plan_print(const struct mmul_program_plan *plan, bool verbose,
     }
     memory_fini(&memory);
     if (most > 0) // otherwise not measured
-        snprintf(beside, sizeof beside, "the run %s beside them, ", mmul_bytes_format(most, rooms));
+        snprintf(beside, sizeof beside, "the run itself %s, ", mmul_bytes_format(most, rooms));
     fprintf(stream,
-            "%d rank%s on %d node%s: %s over the network,\nvalues take %s of a node at most, %s"
+            "%d rank%s on %d node%s: %s over the network,\nvalues take at most %s per node, %s"
             "predicted %.3f s\n",
             plan->costs.size, plan->costs.size == 1 ? "" : "s", plan->costs.node_count,
             plan->costs.node_count == 1 ? "" : "s",

@@ -46,8 +46,7 @@ static void add_share(const struct mmul_report *report, int rank, struct mmul_te
     mmul_text_add(table, "\t%lld",
                   (long long)(units_of_first(report, rank + 1) - units_of_first(report, rank)));
     if (r->claims > 0)
-        mmul_text_add(table, " (%.0f claimed late)",
-                      ceil(mmul_report_units(report, r->elements_stolen)));
+        mmul_text_add(table, " (%.0f stolen)", ceil(mmul_report_units(report, r->elements_stolen)));
     mmul_text_add(table, "\t%.1f %%", 100 * r->share);
 }
 
@@ -97,7 +96,7 @@ static void print_startup(const struct mmul_startup *s, FILE *stream) {
 
 static void print_fallbacks(const struct mmul_report *report, FILE *stream) {
     if (report->fallback_products > 0)
-        fprintf(stream, "; %lld product%s done by another device",
+        fprintf(stream, "; %lld product%s computed by a replacement device",
                 (long long)report->fallback_products, mmul_text_plural(report->fallback_products));
 }
 
@@ -175,8 +174,7 @@ static void print_energy(const struct mmul_report *report, FILE *stream) {
     fputs("energy ", stream);
     print_joules(joules, stream);
     if (measured < report->size)
-        fprintf(stream, ", of %d of %d ranks: of the others it is not measured", measured,
-                report->size);
+        fprintf(stream, ", of %d of %d ranks: the others are not measured", measured, report->size);
     fputc('\n', stream);
 }
 
@@ -231,7 +229,7 @@ static void print_outcome(const struct mmul_report *report, FILE *stream) {
     if (!report->verified)
         fputs("results not checked", stream);
     else if (report->lines_checked == 0)
-        fputs("nothing of it needed a check", stream);
+        fputs("no operation needed a check", stream);
     else
         fprintf(stream, "results checked, %lld block%s recomputed",
                 (long long)report->blocks_recomputed, mmul_text_plural(report->blocks_recomputed));
@@ -260,7 +258,7 @@ enum mmul_status mmul_report_store_log(const struct mmul_report *report, const c
     enum { PHASES = 3 };
     struct mmul_text text = {0};
     if (report->operations == NULL)
-        return mmul_fail(err, MMUL_ERR_USAGE, "no record of the run was asked for");
+        return mmul_fail(err, MMUL_ERR_USAGE, "the run was not recorded");
     mmul_text_add(&text, "begin\tend\tseconds\trank\tphase\toperation\tvalue\tshape\tplacement\t"
                          "part_bytes\tnetwork_bytes\n");
     for (int i = 0; i < report->operation_count; i++) {

@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 static const char *const names[MMUL_RUN_FILE_KINDS] = {
-    [MMUL_RUN_FILE_REPORT] = "a report",      [MMUL_RUN_FILE_RUN] = "what run --json prints",
+    [MMUL_RUN_FILE_REPORT] = "a report",      [MMUL_RUN_FILE_RUN] = "the output of run --json",
     [MMUL_RUN_FILE_TRACE] = "a trace",        [MMUL_RUN_FILE_METRICS] = "metrics",
     [MMUL_RUN_FILE_COMPARE] = "a comparison",
 };
@@ -54,7 +54,7 @@ static enum mmul_status find_kind(const char *path, const json_t *value,
     } else if (is_measure(value)) {
         *kind = MMUL_RUN_FILE_METRICS;
     } else {
-        mmul_fail(err, MMUL_ERR_DATA, "'%s' is no report, trace or metrics of a run", path);
+        mmul_fail(err, MMUL_ERR_DATA, "'%s' is not a report, trace or metrics file of a run", path);
         mmul_hint(err, "--report, --trace and --metrics of mul and run write them");
         return err->status;
     }
@@ -78,7 +78,7 @@ static enum mmul_status check_lines(const char *path, const char *text, struct m
         if (length > 0 && value == NULL)
             return fail_damaged(path, number, &problem, err);
         if (!is_right)
-            return mmul_fail(err, MMUL_ERR_DATA, "'%s': line %d is not one of metrics", path,
+            return mmul_fail(err, MMUL_ERR_DATA, "'%s': line %d is not a line of metrics", path,
                              number);
         line += length + (line[length] == '\n');
     }

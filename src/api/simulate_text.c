@@ -68,7 +68,7 @@ static void print_totals(const struct mmul_simulation *s, FILE *stream) {
     fprintf(stream, "speed-up: %.2f against rank %d (%s) alone, %.3f s\n",
             s->best_alone_seconds / schedule->predicted_seconds, s->best_alone,
             s->description->cluster->ranks[s->best_alone].device_name, s->best_alone_seconds);
-    fprintf(stream, "efficiency: %.1f %% of all devices at their full rate, %.3f s\n",
+    fprintf(stream, "efficiency: %.1f %% of all devices at full speed, %.3f s\n",
             100 * s->ideal_seconds / schedule->predicted_seconds, s->ideal_seconds);
     fprintf(stream, "through root's link: %s\n", mmul_bytes_format(schedule->root_bytes, bytes));
     if (schedule->speed_hint[0] != '\0')

@@ -212,7 +212,7 @@ enum mmul_status mmul_report_store_trace(const struct mmul_report *report, const
                                          struct mmul_error *err) {
     struct mmul_text text = {0};
     if (report->traces == NULL)
-        return mmul_fail(err, MMUL_ERR_USAGE, "no trace was asked for");
+        return mmul_fail(err, MMUL_ERR_USAGE, "the run recorded no trace");
     enum mmul_status status = mmul_traces_format(report, &text, err);
     if (status == MMUL_OK)
         status = mmul_text_store(path, mmul_text_get(&text), err);

@@ -50,8 +50,7 @@ enum mmul_status mmul_fail_errno(struct mmul_error *err, enum mmul_status status
     va_end(arguments);
     size_t length = strlen(text);
     if (is_file_size_limit(errnum, &limit)) {
-        snprintf(text + length, sizeof text - length,
-                 ": the limit on the size of files (ulimit -f) is %s",
+        snprintf(text + length, sizeof text - length, ": the limit on file size (ulimit -f) is %s",
                  mmul_bytes_format(limit, allowed));
         status = MMUL_ERR_SYSTEM;
     } else

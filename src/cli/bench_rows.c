@@ -153,7 +153,7 @@ static void print_markdown(const struct bench_table *table, FILE *stream) {
     free(cells);
     fprintf(stream, "\nmpimatmul %s, %s; A of M x K times B of K x N; ", MMUL_VERSION,
             table->dtype);
-    fprintf(stream, "medians of %d run%s after %d that did not count.\n", table->runs,
+    fprintf(stream, "medians of %d run%s after %d warm-up runs.\n", table->runs,
             plural_suffix(table->runs), table->warmup);
     fputs(
         "mul is timed from files in to file out; OpenBLAS, on root's machine, computes only, and "

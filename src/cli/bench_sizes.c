@@ -22,8 +22,8 @@ static enum mmul_status parse_size(const char *word, struct bench_size *size,
         *size = (struct bench_size){shape.depth, shape.rows, shape.cols};
         return MMUL_OK;
     }
-    mmul_cli_fail(err, MMUL_ERR_USAGE, "--sizes: '%s' is not a size like 1024 or 4096x14336x4096",
-                  word);
+    mmul_cli_fail(err, MMUL_ERR_USAGE,
+                  "--sizes: invalid size '%s', expected 1024 or 4096x14336x4096", word);
     return mmul_cli_hint(err, "MxKxN is A of M x K times B of K x N, N alone is a cube");
 }
 

@@ -50,7 +50,7 @@ const struct command mmul_command_compare = {
     .operands = "A B",
     .operands_min = 2,
     .operands_max = 2,
-    .summary = "two runs side by side, with what differs in their setting",
+    .summary = "two runs side by side, with differences in their settings",
     .notes =
         "A and B are what --report of mul or run has written (or mul --json prints), or both what\n"
         "run --json prints. First stands what differs in sizes, types, ranks, machines, devices "

@@ -73,7 +73,7 @@ static enum mmul_status warn_skipped_tensors(const struct call *call,
     if (left > NAMED)
         fprintf(stream, " and %lld more", (long long)(left - NAMED));
     if (fclose(stream) == 0 && left > 0)
-        mmul_print_data_warning(call, "'%s': %lld of %lld tensors are left out: %s",
+        mmul_print_data_warning(call, "'%s': %lld of %lld tensors are skipped: %s",
                                 call->operands[0], (long long)left, (long long)count, text);
     free(text);
     return MMUL_OK;

@@ -52,7 +52,7 @@ const struct command mmul_command_devices = {
     .operands = "",
     .operands_min = 0,
     .operands_max = 0,
-    .summary = "ranks, their devices, and what is not used and why",
+    .summary = "ranks, their devices, and unused devices with reasons",
     .notes =
         "Under mpirun it shows every rank; alone it shows this machine.\n"
         "\n"

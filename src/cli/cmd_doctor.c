@@ -53,7 +53,7 @@ static enum mmul_status print_diagnosis(const struct call *call,
         mmul_diagnosis_print(diagnosis, values[OPT_VERBOSE].number != 0, stdout);
     }
     if (count > 0)
-        return mmul_cli_fail(err, MMUL_ERR_CONFIG, "not ready: %d thing%s to mend", count,
+        return mmul_cli_fail(err, MMUL_ERR_CONFIG, "not ready: %d problem%s to fix", count,
                              count == 1 ? "" : "s");
     return MMUL_OK;
 }
@@ -66,7 +66,7 @@ static enum mmul_status run_doctor(const struct call *call, struct mmul_error *e
         return mmul_doctor_answer(err);
     if (mmul_launcher_find().is_one_of_several && values[OPT_HOSTFILE].text == NULL)
         mmul_print_remark(call,
-                          "this is about the first process's machine alone: for all of them run "
+                          "this checks only the machine of the first process: to check all, run "
                           "'mpimatmul doctor --hostfile FILE' without mpirun");
     enum mmul_status status = diagnose(call, folder != NULL ? folder : ".", &diagnosis, err);
     if (status == MMUL_OK)
@@ -85,7 +85,7 @@ const struct command mmul_command_doctor = {
     .operands = "",
     .operands_min = 0,
     .operands_max = 0,
-    .summary = "can a job run on these machines? also when MPI does not start",
+    .summary = "check if a job can run on these machines, even without MPI",
     .notes =
         "It reaches machines as mpirun does: by ssh, or by what OMPI_MCA_plm_rsh_agent names\n"
         "(a program that is called with HOST COMMAND). It ends with READY, or with what is to\n"
@@ -96,7 +96,7 @@ const struct command mmul_command_doctor = {
         "Where OPENBLAS_CORETYPE or OPENBLAS_L2_SIZE is set, or OpenBLAS has chosen kernels of\n"
         "narrower vectors than the processor has, it times others, on one core: kernels that\n"
         "lose more than a tenth of the speed are to be mended. On a machine that is too busy for\n"
-        "that a note says so, and the end is READY, but for what could not be measured.\n",
+        "that a note says so, and the end is READY, except for facts that could not be measured.\n",
     .options = options,
     .run = run_doctor,
 };

@@ -27,7 +27,7 @@ static enum mmul_status choose_seed(const struct call *call, uint64_t *seed,
     else if (getentropy(&fresh, sizeof fresh) == 0)
         *seed = fresh;
     else
-        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "the system has no random numbers");
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "the system provides no random numbers");
     return MMUL_OK;
 }
 

@@ -127,7 +127,7 @@ static void print_skipped(const struct mmul_tensors *tensors) {
         free(name);
     }
     if (count > SHOWN_CLASSES)
-        printf(" and of %lld more classes", (long long)(count - SHOWN_CLASSES));
+        printf(" and %lld more classes", (long long)(count - SHOWN_CLASSES));
     putchar('\n');
 }
 

@@ -23,7 +23,7 @@ static enum mmul_status run_kept(const struct call *call, struct mmul_error *err
 static enum mmul_status check_kept(const struct call *call, struct mmul_error *err) {
     if (call->options.values[OPT_REMOVE].number == 0 || call->operand_count > 0)
         return MMUL_OK;
-    mmul_cli_fail(err, MMUL_ERR_USAGE, "kept: which set is to be removed?");
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "kept: --remove needs the name of a set");
     return mmul_cli_hint(err, "mpimatmul kept NAME... --remove");
 }
 

@@ -88,7 +88,7 @@ static enum mmul_format default_format(const struct mmul_matrix *input, enum mmu
 static enum mmul_status refuse_format(const struct job *job, struct mmul_error *err) {
     mmul_cli_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as float64: .bin has no such type",
                   job->output_path);
-    return mmul_cli_hint(err, "all others have; --dtype float32 computes in float32");
+    return mmul_cli_hint(err, "all other formats have it; --dtype float32 computes in float32");
 }
 
 // Returns the number of axes of the result in numpy.
@@ -158,7 +158,7 @@ static enum mmul_status write_side_files(const struct call *call, const struct j
     }
     const char *trace = call->options.values[OPT_TRACE].text;
     if (status == MMUL_OK && mmul_report_dropped_events(job->report) > 0)
-        mmul_print_data_warning(call, "trace '%s': %lld events found no room",
+        mmul_print_data_warning(call, "trace '%s': %lld events were dropped",
                                 trace != NULL ? trace : call->options.values[OPT_HTML].text,
                                 (long long)mmul_report_dropped_events(job->report));
     return status;
@@ -263,7 +263,7 @@ const struct command mmul_command_mul = {
         "root's machine help other machines too, where they use A, B and C where these lie.\n"
         "Types: float32, float16, bfloat16, float64. Without --dtype the 16-bit type that all "
         "inputs\n"
-        "have, else float32; float64 where all inputs are (or one is and the others are whole "
+        "have, else float32; float64 if all inputs are (or one is and the others are whole "
         "numbers):\n"
         "then it is computed in float64, too, unless --dtype asks for another type. .bin has no "
         "float64.\n"
@@ -274,7 +274,7 @@ const struct command mmul_command_mul = {
         "Devices: auto, cpu, gpu, gpu:K (the K-th), P:D (OpenCL platform:device), part of a name,\n"
         "pci:BDF, reference, faulty:RULES:NAME, or @FILE with lines `host device[,device] "
         "[weight]`.\n"
-        "Files are told by their first bytes, the result by its ending (.bin, .npy, .npz, "
+        "Files are told by their first bytes, the result by the file's ending (.bin, .npy, .npz, "
         ".safetensors,\n"
         ".csv, .tsv or .mtx, .bin without one); --format writes under any name. - is standard "
         "input and\n"

@@ -83,7 +83,7 @@ static enum mmul_status check_plan(const struct call *call, struct mmul_error *e
     if (described && call->operand_count > 0) {
         mmul_cli_fail(err, MMUL_ERR_USAGE, "plan: --simulate and '%s' exclude each other",
                       call->operands[0]);
-        return mmul_cli_hint(err, "the file of --simulate describes the operands too");
+        return mmul_cli_hint(err, "the file of --simulate also describes the operands");
     }
     if (!described && call->operand_count != 2) {
         mmul_cli_fail(err, MMUL_ERR_USAGE,

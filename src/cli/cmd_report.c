@@ -68,7 +68,7 @@ const struct command mmul_command_report = {
     .operands = "RUN [FILE...]",
     .operands_min = 1,
     .operands_max = 4,
-    .summary = "a run as one HTML file: bars, time line, tables",
+    .summary = "a run as an HTML page: bars, time line, tables",
     .notes =
         "RUN is what --report of mul or run has written, or what mul --json or run --json prints;\n"
         "FILE what --trace or --metrics has. Their content says which is which. The page needs no\n"

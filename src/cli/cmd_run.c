@@ -36,17 +36,17 @@ struct job {
 };
 
 const struct option_refusal mmul_run_refused[] = {
-    {"split", "is of one product: place(x, \"cols\") asks for it in the text of a program"},
-    {"split-rule", "is of one product: parts of values are exact"},
-    {"format", "is not needed: the ending of the name says it"},
-    {"dry-run", "is --check here"},
-    {"steps", "is of plan: --check lists the steps"},
-    {"simulate", "is of plan: a program is planned for the ranks that there are"},
-    {"transpose-a", "is of mul: x.T in the text of a program"},
-    {"transpose-b", "is of mul: x.T in the text of a program"},
-    {"alpha", "is of mul: factors stand in the text of a program"},
-    {"beta", "is of mul: factors stand in the text of a program"},
-    {"c-in", "is of mul: sums stand in the text of a program"},
+    {"split", "is for a single product: use place(x, \"cols\") in a program"},
+    {"split-rule", "is for a single product: a program splits values exactly"},
+    {"format", "is not needed: the file's ending chooses the format"},
+    {"dry-run", "is called --check here"},
+    {"steps", "belongs to plan: --check lists the steps"},
+    {"simulate", "belongs to plan: a program is planned for the actual ranks"},
+    {"transpose-a", "belongs to mul: use x.T in a program"},
+    {"transpose-b", "belongs to mul: use x.T in a program"},
+    {"alpha", "belongs to mul: write factors in the program"},
+    {"beta", "belongs to mul: write factors in the program"},
+    {"c-in", "belongs to mul: write sums in the program"},
     {NULL, NULL}};
 
 static bool is_on(const struct call *call, enum option_id option) {
@@ -298,7 +298,7 @@ static void print_placement_notices(const struct call *call, const struct job *j
     for (int i = 0; (notice = mmul_placements_notice(job->placements, i)) != NULL; i++)
         mmul_print_remark(call, "notice: %s", notice);
     for (int i = 0; (pattern = mmul_placements_unused(job->placements, i)) != NULL; i++)
-        mmul_print_remark(call, "notice: '%s' in '%s' fits no name of the text", pattern,
+        mmul_print_remark(call, "notice: '%s' in '%s' matches no name of the program", pattern,
                           call->options.values[OPT_PLACEMENT].text);
 }
 

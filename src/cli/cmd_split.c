@@ -17,9 +17,9 @@ static enum mmul_status check_split(const struct call *call, struct mmul_error *
     const struct option_value *values = call->options.values;
     if (strcmp(values[OPT_PART_WEIGHTS].text, "auto") == 0)
         return mmul_cli_fail(err, MMUL_ERR_USAGE,
-                             "--weights: 'auto' is for mul, split measures nothing");
+                             "--weights: 'auto' works only with mul, split measures nothing");
     if (values[OPT_PARTS].text == NULL && !has_list(call)) {
-        mmul_cli_fail(err, MMUL_ERR_USAGE, "split: into how many parts?");
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "split: the number of parts is missing");
         return mmul_cli_hint(err, "give --parts N or --weights 0.5,0.25,0.25");
     }
     return MMUL_OK;

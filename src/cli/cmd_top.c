@@ -71,20 +71,19 @@ static enum mmul_status show_jobs(const struct call *call, const struct mmul_job
     const struct option_value *values = call->options.values;
     char *text = NULL;
     if (id != NULL && !has_job(jobs, id)) {
-        mmul_cli_fail(err, MMUL_ERR_NO_INPUT, "no job '%s' of yours is under way on this machine",
-                      id);
-        return mmul_cli_hint(err, "mpimatmul top --once lists those that are");
+        mmul_cli_fail(err, MMUL_ERR_NO_INPUT, "you have no running job '%s' on this machine", id);
+        return mmul_cli_hint(err, "mpimatmul top --once lists the running jobs");
     }
     if (values[OPT_JSON].number != 0)
         return mmul_print_owned_text(mmul_jobs_json(jobs, id, &text, err), &text, stdout);
     if (values[OPT_ONCE].number != 0 && !has_job(jobs, NULL)) {
-        puts("no job of yours is under way on this machine");
+        puts("you have no running job on this machine");
         return MMUL_OK;
     }
     if (values[OPT_ONCE].number != 0)
         return print_jobs(jobs, id, err);
     if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
-        mmul_cli_fail(err, MMUL_ERR_USAGE, "top: standard input and output are no terminal");
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "top: standard input and output must be a terminal");
         return mmul_cli_hint(err, "--once prints a table, --once --json JSON");
     }
     return mmul_top_screen(id, err);
@@ -103,7 +102,7 @@ static enum mmul_status run_top(const struct call *call, struct mmul_error *err)
 static enum mmul_status check_top(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     if (values[OPT_JSON].number != 0 && values[OPT_ONCE].number == 0)
-        return mmul_cli_fail(err, MMUL_ERR_USAGE, "top: --json is for --once");
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "top: --json needs --once");
     return MMUL_OK;
 }
 

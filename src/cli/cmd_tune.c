@@ -22,7 +22,7 @@ static enum mmul_status choose_device(char name[static 16], struct mmul_error *e
     mmul_probe_destroy(probe);
     if (chosen < count)
         return MMUL_OK;
-    mmul_cli_fail(err, MMUL_ERR_UNAVAILABLE, "no GPU to tune on this machine");
+    mmul_cli_fail(err, MMUL_ERR_UNAVAILABLE, "no GPU on this machine to tune");
     return mmul_cli_hint(err, "name another OpenCL device with --device P:D, as clinfo numbers it");
 }
 
@@ -37,9 +37,9 @@ static void print_result(const struct call *call, const struct mmul_tune_result 
         result->device.id, result->device.name, result->kernels, result->kernels == 1 ? "" : "s",
         side, side, side, result->flops_after / 1e9, result->flops_before / 1e9);
     if (result->stored)
-        printf("kept in %s\n", result->path);
+        printf("stored in %s\n", result->path);
     else
-        mmul_print_remark(call, "not kept: slower than before (--force keeps it all the same)");
+        mmul_print_remark(call, "not stored: slower than before (--force stores it anyway)");
 }
 
 static enum mmul_status run_tune(const struct call *call, struct mmul_error *err) {

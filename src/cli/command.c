@@ -43,7 +43,7 @@ static enum mmul_status fail_unknown(const char *word, struct mmul_error *err) {
                              nearest);
     mmul_cli_fail(err, MMUL_ERR_USAGE, "unknown %s '%s'", what, word);
     return mmul_cli_hint(err, "%smpimatmul --help lists the commands",
-                         is_option ? "options come after the command; " : "");
+                         is_option ? "options follow the command; " : "");
 }
 
 enum mmul_status mmul_command_find(const char *word, const struct command **command,
@@ -119,7 +119,7 @@ static enum mmul_status refuse_options(const struct command *command, int argc, 
 
 enum mmul_status mmul_call_parse(int argc, char **argv, struct call *call, struct mmul_error *err) {
     if (argc < 2) {
-        mmul_cli_fail(err, MMUL_ERR_USAGE, "no command given");
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "no command is given");
         return mmul_cli_hint(err, "mpimatmul --help lists the commands");
     }
     int first_operand = 0;

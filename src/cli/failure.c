@@ -25,8 +25,8 @@ enum mmul_status mmul_cli_fail_write(struct mmul_error *err, const char *what, i
     struct rlimit limit;
     if (errnum == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         return mmul_cli_fail(err, MMUL_ERR_SYSTEM,
-                             "cannot write %s: the limit on the size of files (ulimit -f) is %s",
-                             what, mmul_bytes_format((int64_t)limit.rlim_cur, allowed));
+                             "cannot write %s: the limit on file size (ulimit -f) is %s", what,
+                             mmul_bytes_format((int64_t)limit.rlim_cur, allowed));
     return mmul_cli_fail(err, MMUL_ERR_IO, "cannot write %s: %s", what,
                          errnum != 0 ? strerror(errnum) : "an earlier write failed");
 }

@@ -19,7 +19,7 @@ enum mmul_status mmul_files_check_output(const struct call *call, const char *pa
     // mpirun's pipes look like terminals to its processes.
     if (mmul_path_is_stdout(path) && isatty(STDOUT_FILENO) && !mmul_launcher_find().is_present) {
         mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write a matrix to a terminal");
-        return mmul_cli_hint(err, "give a file's name, or let standard output be a pipe");
+        return mmul_cli_hint(err, "give a file name, or redirect standard output");
     }
     return mmul_output_format(path, asked, &ignored, err);
 }
@@ -32,7 +32,7 @@ enum mmul_status mmul_files_check_inputs(const struct call *call, const char *co
     if (found < 2)
         return MMUL_OK;
     return mmul_cli_fail(err, MMUL_ERR_USAGE,
-                         "%s: %d inputs are standard input, which can be read once",
+                         "%s: %d inputs are standard input, which can be read only once",
                          call->command->name, found);
 }
 
@@ -49,7 +49,7 @@ enum mmul_status mmul_files_check_text_path(const char *path, const char *what,
     if (strcmp(path, "-") == 0) {
         mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '-': only matrices go to stdout",
                       what);
-        return mmul_cli_hint(err, "./- is a file of that name");
+        return mmul_cli_hint(err, "./- names a file called '-'");
     }
     if (mmul_path_descriptor(path) >= 0)
         return MMUL_OK;

@@ -49,11 +49,11 @@ static enum mmul_status check_dtype(const struct call *call, const char *asked,
         (dtype != MMUL_F64 && !keeps))
         return MMUL_OK;
     const bool is_set = values[OPT_DTYPE].source == OPTION_FROM_ENVIRONMENT;
-    mmul_cli_fail(err, MMUL_ERR_USAGE, "%s%s does not go with %s",
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "%s%s cannot be combined with %s",
                   is_set ? "MPIMATMUL_DTYPE=" : "--dtype ", mmul_dtype_name(dtype), asked);
     return mmul_cli_hint(err, dtype == MMUL_F64
                                   ? "without it the result is float64 where all files are"
-                                  : "what is kept is float32 or float64");
+                                  : "persistent sets are float32 or float64");
 }
 
 enum mmul_status mmul_fused_mul_check(const struct call *call, struct mmul_error *err) {
@@ -68,10 +68,10 @@ enum mmul_status mmul_fused_mul_check(const struct call *call, struct mmul_error
         if (values[asks[i]].source != OPTION_DEFAULT)
             snprintf(asked, sizeof asked, "--%s", mmul_option_row(asks[i])->name);
     if (values[OPT_INDICES].text != NULL && values[OPT_TOPK].source == OPTION_DEFAULT)
-        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--indices goes with --topk");
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--indices needs --topk");
     for (size_t i = 0; asked[0] != '\0' && i < sizeof others / sizeof *others; i++)
         if (values[others[i]].source == OPTION_FROM_COMMAND_LINE)
-            return mmul_cli_fail(err, MMUL_ERR_USAGE, "--%s does not go with %s",
+            return mmul_cli_fail(err, MMUL_ERR_USAGE, "--%s cannot be combined with %s",
                                  mmul_option_row(others[i])->name, asked);
     return asked[0] != '\0' ? check_dtype(call, asked, err) : MMUL_OK;
 }

@@ -7,7 +7,7 @@
 static const char exit_codes[] =
     "Exit codes:\n"
     "   0  done and verified\n"
-    "  64  unknown command or option, malformed value, options of the ranks differ\n"
+    "  64  unknown command or option, invalid value, or options that differ between ranks\n"
     "  65  a file is not a valid matrix, or shapes do not fit\n"
     "  66  input missing, unreadable, a directory or a FIFO\n"
     "  69  a device asked for by name is absent, or failed under --no-fallback\n"
@@ -16,7 +16,7 @@ static const char exit_codes[] =
     "  73  output cannot be created, or is one of the inputs\n"
     "  74  write error or no space\n"
     "  75  stopped part-way: SIGINT, SIGTERM, SIGHUP\n"
-    "  78  doctor found something to mend\n"
+    "  78  doctor found a problem\n"
     "  79  the result or a device is wrong, or diff or verify found a difference\n";
 
 void mmul_help_print_program(FILE *stream) {

@@ -79,8 +79,8 @@ static enum mmul_status check_stack(struct mmul_error *err) {
     if (code == 0)
         code = pthread_setattr_default_np(&threads);
     return code == 0 ? MMUL_OK
-                     : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot give threads a larger stack: %s",
-                                     strerror(code));
+                     : mmul_cli_fail(err, MMUL_ERR_SYSTEM,
+                                     "cannot enlarge the stack of threads: %s", strerror(code));
 }
 
 // Prints a failure and returns the exit code. call: NULL if there is none, and so no source line to
@@ -191,10 +191,11 @@ static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
     if (mmul_process_check_files(&no_start) != MMUL_OK)
         return report_without_mpi(launcher, &no_start);
     if (launcher->nodes_without_barrier > 0) // before MPI starts, which may crash the job
-        mmul_print_remark(call,
-                          "warning: srun's %d nodes may not wait for each other when MPI starts, "
-                          "and one start in many crashes then: export SLURM_PMIX_FENCE=ring first",
-                          launcher->nodes_without_barrier);
+        mmul_print_remark(
+            call,
+            "warning: the %d nodes of srun may start MPI without waiting for each other, "
+            "and one start in many crashes then: export SLURM_PMIX_FENCE=ring first",
+            launcher->nodes_without_barrier);
     if (mmul_session_begin(&session, call, err) == MMUL_OK &&
         (call->command->needs_mpi || call->is_root))
         run_command(call, err);

@@ -15,7 +15,7 @@ enum mmul_status mmul_operands_check(const struct call *call, struct mmul_error 
         return err->status;
     if (values[OPT_BETA].real == 0 || values[OPT_C_IN].text != NULL)
         return MMUL_OK;
-    mmul_cli_fail(err, MMUL_ERR_USAGE, "--beta is %.9g, but there is no C to multiply",
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "--beta is %.9g, but --c-in is missing",
                   values[OPT_BETA].real);
     return mmul_cli_hint(err, "give --c-in FILE");
 }
@@ -90,7 +90,7 @@ enum mmul_status mmul_operands_open(const struct call *call, struct mmul_inputs 
     // An explicit 0 is intended. A missing --beta may be a mistake: the bias is not added.
     if (status == MMUL_OK && c_in != NULL &&
         call->options.values[OPT_BETA].source == OPTION_DEFAULT)
-        mmul_print_data_warning(call, "'%s' is not added: --beta is 0 unless given, 1 adds it",
+        mmul_print_data_warning(call, "'%s' is ignored: --beta is 0 by default, --beta 1 adds it",
                                 c_in);
     return status;
 }

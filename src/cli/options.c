@@ -47,7 +47,8 @@ static enum mmul_status parse_choice(const struct option_row *row, const char *t
         }
         word += word_length + (word[word_length] == '|');
     }
-    return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' is none of %s", what, text, row->argument);
+    return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' is invalid, expected one of %s", what, text,
+                         row->argument);
 }
 
 static enum mmul_status parse_real(const struct option_row *row, const char *text, const char *what,
@@ -57,8 +58,8 @@ static enum mmul_status parse_real(const struct option_row *row, const char *tex
     if (status != MMUL_OK)
         return status;
     if (!(parsed >= row->least && parsed <= row->most))
-        return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' is not from %g to %g", what, text,
-                             row->least, row->most);
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' is out of range, expected %g to %g",
+                             what, text, row->least, row->most);
     *real = parsed;
     return MMUL_OK;
 }
@@ -79,7 +80,7 @@ static enum mmul_status parse_size(const char *text, const char *what, int64_t *
     if (status != MMUL_OK)
         return status;
     if (bytes < 1)
-        return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' is less than one byte", what, text);
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' must be at least one byte", what, text);
     *number = bytes;
     return MMUL_OK;
 }
@@ -218,8 +219,8 @@ static enum mmul_status fail_without_value(const char *command, int found,
                                            const enum option_id *accepted, struct mmul_error *err) {
     enum option_id id = found > 256 ? (enum option_id)(found - 256) : id_of_letter(accepted, found);
     const struct option_row *row = mmul_option_row(id);
-    return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: --%s needs a value: --%s %s", command, row->name,
-                         row->name, row->argument);
+    return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: --%s is missing its value: --%s %s", command,
+                         row->name, row->name, row->argument);
 }
 
 // Stores text and source of the options in argv; the last of a repeated option counts.

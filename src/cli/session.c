@@ -14,7 +14,7 @@
 static const double probe_limit_seconds = 10;
 
 static void print_waiting(void *context, const char *what) {
-    mmul_print_remark(context, "waiting for %s, %g s at most", what, probe_limit_seconds);
+    mmul_print_remark(context, "waiting for %s, at most %g s", what, probe_limit_seconds);
 }
 
 // Queries only the devices that the command uses or shows.
@@ -44,7 +44,7 @@ static enum mmul_status start_mpi(bool is_alone, struct call *call, struct mmul_
     MPI_Comm_size(MPI_COMM_WORLD, &call->ranks);
     call->is_root = rank == 0;
     if (err->status == MMUL_OK && provided < MPI_THREAD_FUNNELED)
-        mmul_cli_fail(err, MMUL_ERR_SYSTEM, "this MPI gives no thread support (level %d of %d)",
+        mmul_cli_fail(err, MMUL_ERR_SYSTEM, "this MPI lacks thread support (level %d of %d)",
                       provided, MPI_THREAD_FUNNELED);
     return mmul_agree(MPI_COMM_WORLD, err);
 }

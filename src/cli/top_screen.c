@@ -188,11 +188,11 @@ static void draw_screen(struct screen *screen) {
         if (strcmp(job->id, screen->id) != 0)
             continue;
         draw_job(screen, job);
-        snprintf(keys, sizeof keys, "q leaves, up and down: other ranks, tab: job %d of %d", i + 1,
+        snprintf(keys, sizeof keys, "q: quit, up and down: scroll ranks, tab: job %d of %d", i + 1,
                  count);
     }
     if (count == 0)
-        put_text(0, 0, COLS, "no job of yours is under way on this machine: waiting for one");
+        put_text(0, 0, COLS, "you have no running job on this machine: waiting for one");
     attron(A_REVERSE);
     mvhline(LINES - 1, 0, ' ', COLS);
     put_text(LINES - 1, 0, COLS, keys);
@@ -305,7 +305,7 @@ enum mmul_status mmul_top_screen(const char *id, struct mmul_error *err) {
     SCREEN *terminal = newterm(NULL, stdout, stdin);
     if (terminal == NULL) {
         mmul_jobs_destroy(screen.jobs);
-        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "top: no terminal '%s' is known here",
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "top: unknown terminal type '%s'",
                              getenv("TERM") != NULL ? getenv("TERM") : "");
     }
     // Restores the terminal after any of these signals, then lets the signal act normally.

@@ -16,8 +16,8 @@ enum mmul_status mmul_process_check_files(struct mmul_error *err) {
         limit.rlim_cur >= SHARED_BYTES)
         return MMUL_OK;
     mmul_fail(err, MMUL_ERR_SYSTEM,
-              "cannot start MPI: the limit on the size of files (ulimit -f) is %s, Open MPI shares "
-              "files of %d KiB",
+              "cannot start MPI: the file size limit (ulimit -f) is %s, but Open MPI needs "
+              "shared files of %d KiB",
               mmul_bytes_format((int64_t)limit.rlim_cur, allowed), SHARED_BYTES >> 10);
     mmul_hint(err, "ulimit -f unlimited");
     return err->status;

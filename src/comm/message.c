@@ -18,7 +18,7 @@ static const char *node_name(int node, char text[static 32]) {
 static void fail_changed(int from_node, int to_node, struct mmul_error *err) {
     char from[32], to[32];
     bool inward = to_node == 0; // root is named first in either direction
-    mmul_fail(err, MMUL_ERR_SYSTEM, "bytes changed on the way between %s and %s",
+    mmul_fail(err, MMUL_ERR_SYSTEM, "bytes changed in transit between %s and %s",
               node_name(inward ? to_node : from_node, from),
               node_name(inward ? from_node : to_node, to));
     mmul_hint(err, "checksums differ: suspect the network card or memory of that machine");

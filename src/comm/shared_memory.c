@@ -64,7 +64,7 @@ static enum mmul_status open_announced(const struct announcement *from, const ch
     char path[64];
     struct stat found;
     if (from->fd < 0)
-        return mmul_fail(err, MMUL_ERR_SYSTEM, "node leader has not opened %s", name);
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "the leader of this node could not open %s", name);
     snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)from->pid, from->fd);
     *fd = open(path, (from->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     if (*fd < 0)

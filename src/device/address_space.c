@@ -36,11 +36,11 @@ static enum mmul_status fail_mapping(int count, int64_t bytes, const char *what,
     if (!mmul_address_space_is_limited() || getrlimit(RLIMIT_AS, &limit) != 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errnum, "cannot map %d x %s for %s", count,
                                each, what);
-    mmul_fail(
-        err, MMUL_ERR_SYSTEM,
-        "cannot map %d x %s for %s: %s are in use, the limit on address space (ulimit -v) is %s",
-        count, each, what, mmul_bytes_format(used_bytes(), used),
-        mmul_bytes_format((int64_t)limit.rlim_cur, allowed));
+    mmul_fail(err, MMUL_ERR_SYSTEM,
+              "cannot map %d x %s for %s: %s are in use, but the limit on address space (ulimit "
+              "-v) is %s",
+              count, each, what, mmul_bytes_format(used_bytes(), used),
+              mmul_bytes_format((int64_t)limit.rlim_cur, allowed));
     mmul_hint(err, "raise that limit, or set OPENBLAS_NUM_THREADS=1");
     return err->status;
 }
@@ -52,9 +52,8 @@ enum mmul_status mmul_address_space_check_total(int64_t bytes, const char *what,
     if (!mmul_address_space_is_limited() || getrlimit(RLIMIT_AS, &limit) != 0 ||
         limit.rlim_cur >= (uint64_t)bytes)
         return MMUL_OK;
-    mmul_fail(err, MMUL_ERR_SYSTEM,
-              "%s need %s of address space, the limit on it (ulimit -v) is %s", what,
-              mmul_bytes_format(bytes, needed),
+    mmul_fail(err, MMUL_ERR_SYSTEM, "%s need %s of address space, but its limit (ulimit -v) is %s",
+              what, mmul_bytes_format(bytes, needed),
               mmul_bytes_format((int64_t)limit.rlim_cur, allowed));
     mmul_hint(err, "raise that limit, or set OPENBLAS_NUM_THREADS=1");
     return err->status;

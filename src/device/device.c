@@ -114,7 +114,7 @@ static enum mmul_status fail_dtype(const struct mmul_device *device, enum mmul_d
                                    struct mmul_error *err) {
     struct mmul_device_info info;
     mmul_device_describe(device, &info);
-    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' has no buffers of %s", info.id,
+    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' does not support %s", info.id,
                      info.name, mmul_dtype_name(dtype));
 }
 
@@ -254,7 +254,7 @@ enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_m
         return fail_lost(device, err);
     if (!mmul_device_can_borrow(device) && mmul_map_has_doubles(args))
         return mmul_fail(err, MMUL_ERR_DATA,
-                         "cannot make '%s' of float64 on a device with memory of its own",
+                         "cannot compute '%s' in float64 on a device with its own memory",
                          mmul_operation_row(args->kind)->name);
     if (device->table->map != NULL)
         return end_call(device, begin_call(device)->table->map(device->self, args, err));

@@ -35,8 +35,8 @@ void mmul_mark_duplicates(struct mmul_device_info *devices, int count) {
         for (int earlier = 0; devices[i].usable && earlier < i; earlier++) {
             if (devices[earlier].usable && is_same_card(devices, earlier, i)) {
                 devices[i].usable = false;
-                snprintf(devices[i].reason, sizeof devices[i].reason, "the same card as %s",
-                         devices[earlier].id);
+                snprintf(devices[i].reason, sizeof devices[i].reason,
+                         "the same card as %s, seen through another platform", devices[earlier].id);
             }
         }
     }

@@ -100,7 +100,7 @@ static void describe(const void *self, struct mmul_device_info *info) {
     mmul_text_copy(info->name, sizeof info->name, faulty->name);
     info->usable = false;
     info->has_double &= !faulty->rules.no_float64;
-    mmul_text_copy(info->reason, sizeof info->reason, "faulty on purpose");
+    mmul_text_copy(info->reason, sizeof info->reason, "deliberately faulty");
 }
 
 static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, double most,

@@ -116,7 +116,7 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
         *(bool *)field = true;
         return MMUL_OK;
     }
-    return mmul_fail(err, MMUL_ERR_INTERNAL, "faulty rule '%s' has no form", text);
+    return mmul_fail(err, MMUL_ERR_INTERNAL, "faulty rule '%s' has no kind of value", text);
 }
 
 enum mmul_status mmul_faulty_rules_parse(const char *text, struct mmul_faulty_rules *rules,

@@ -95,7 +95,7 @@ static bool has_dtype(const void *self, enum mmul_dtype dtype) {
 static enum mmul_status report_failure(const struct mmul_opencl *opencl, cl_int code,
                                        struct mmul_error *err) {
     if (code != CL_SUCCESS)
-        return mmul_opencl_fail(err, code, "work on '%s' failed", opencl->label);
+        return mmul_opencl_fail(err, code, "a command on '%s' failed", opencl->label);
     return MMUL_OK;
 }
 

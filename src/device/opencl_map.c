@@ -430,7 +430,7 @@ static enum mmul_status make_matrix(struct mmul_opencl *opencl, const struct mmu
     if (status == MMUL_OK)
         status = launch_operation(opencl, map, &l, err, &code);
     if (status == MMUL_OK && code != CL_SUCCESS)
-        return mmul_opencl_fail(err, code, "cannot make %s of %lld x %lld on '%s'",
+        return mmul_opencl_fail(err, code, "cannot compute %s of %lld x %lld on '%s'",
                                 mmul_operation_row(map->kind)->name, (long long)map->rows,
                                 (long long)map->cols, opencl->label);
     return status;

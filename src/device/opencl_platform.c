@@ -131,7 +131,7 @@ static enum mmul_device_type convert_type(cl_device_type type) {
     return (type & CL_DEVICE_TYPE_GPU) != 0 ? MMUL_DEVICE_GPU : MMUL_DEVICE_ACCELERATOR;
 }
 
-static const char not_available[] = "the driver says it is not available";
+static const char not_available[] = "the driver reports it as unavailable";
 
 // Returns the reason why `auto` skips the device, or NULL if it may be used.
 static const char *find_reason(cl_device_id device, const struct mmul_device_info *info) {
@@ -144,10 +144,10 @@ static const char *find_reason(cl_device_id device, const struct mmul_device_inf
     if (strncmp(version, "OpenCL 1.0", 10) == 0)
         return "OpenCL 1.0 only: 1.1 is needed";
     if (strstr(info->platform, "Portable Computing Language") != NULL)
-        return "PoCL: OpenBLAS is faster on a CPU; used when named";
+        return "PoCL: OpenBLAS is faster on a CPU; used only when named";
     if (info->type == MMUL_DEVICE_CPU)
-        return "a CPU: OpenBLAS is faster; used when named";
-    return info->type == MMUL_DEVICE_GPU ? NULL : "not a GPU; used when named";
+        return "a CPU: OpenBLAS is faster; used only when named";
+    return info->type == MMUL_DEVICE_GPU ? NULL : "not a GPU; used only when named";
 }
 
 static void describe(int p, int d, cl_platform_id platform, cl_device_id device,
@@ -227,7 +227,7 @@ void mmul_opencl_list(struct mmul_device_info devices[static MMUL_OPENCL_DEVICES
 
 static enum mmul_status fail_absent(const char *text, const char *reason, struct mmul_error *err) {
     mmul_fail(err, MMUL_ERR_UNAVAILABLE, "OpenCL device '%s' does not exist: %s", text, reason);
-    mmul_hint(err, "'mpimatmul devices' lists what is there");
+    mmul_hint(err, "'mpimatmul devices' lists the available devices");
     return MMUL_ERR_UNAVAILABLE;
 }
 

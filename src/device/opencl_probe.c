@@ -205,8 +205,7 @@ static enum mmul_status use_drivers(const char *folder, double limit_seconds,
     char what[96], line[256];
     describe_end(end, detail, limit_seconds, what);
     snprintf(line, sizeof line,
-             "OpenCL drivers work one by one, but not together (a child process %s): none is used",
-             what);
+             "OpenCL drivers work alone but not together (a child process %s): none is used", what);
     return mmul_probe_add_warning(probing->probe, line, err);
 }
 
@@ -274,7 +273,7 @@ static enum mmul_status prepare_cache(const struct probing *probing, struct mmul
     if (!has_pocl || !mmul_pocl_cache_replace(own, ours) ||
         mmul_probe_is_automatic(probing->options))
         return MMUL_OK;
-    snprintf(line, sizeof line, "PoCL cannot write to its cache '%s': it has '%s' instead", own,
+    snprintf(line, sizeof line, "PoCL cannot write to its cache '%s' and uses '%s' instead", own,
              ours);
     return mmul_probe_add_warning(probing->probe, line, err);
 }

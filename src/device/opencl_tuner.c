@@ -223,7 +223,7 @@ static enum mmul_status try_and_store(const struct mmul_tune_options *options,
     enum mmul_status status = try_in_child(options, tuning, &after, &why);
     if (status != MMUL_OK) // the device passed without them, so that the parameters are at fault
         return mmul_fail(err, status == MMUL_ERR_DATA ? MMUL_ERR_DATA : MMUL_ERR_WRONG,
-                         "the tuned parameters are not kept: %.900s", why.text);
+                         "the tuned parameters are not stored: %.900s", why.text);
     struct mmul_tune_result found = {.device = before->info,
                                      .kernels = tuning->count,
                                      .side = trial_side(options),
@@ -259,7 +259,7 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
     for (int i = 0; i < options->file_count && status == MMUL_OK; i++)
         status = mmul_tuning_read(options->files[i], &tuning, err);
     if (status == MMUL_OK) {
-        report_progress(options, "trying the device as it is ...");
+        report_progress(options, "testing the device with its present parameters ...");
         status = try_in_child(options, &none, &before, err);
     }
     if (status == MMUL_OK && options->files == NULL)
@@ -270,7 +270,7 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
         return mmul_fail(err, MMUL_ERR_DATA,
                          "the parameters were measured on '%s', device '%s' is '%s'", tuning.device,
                          before.info.id, before.info.name);
-    report_progress(options, "trying %d tuned kernel%s ...", tuning.count,
+    report_progress(options, "testing %d tuned kernel%s ...", tuning.count,
                     tuning.count == 1 ? "" : "s");
     return try_and_store(options, &tuning, &before, result, err);
 }

@@ -36,7 +36,7 @@ static void describe(const void *self, struct mmul_device_info *info) {
         .compute_units = 1,
         .memory_bytes = bytes,
         .max_allocation_bytes = bytes,
-        .reason = "slow on purpose: the written specification",
+        .reason = "deliberately slow: the written specification",
     };
 }
 

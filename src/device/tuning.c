@@ -125,10 +125,11 @@ static enum mmul_status read_kernel(const char *path, const json_t *root,
     for (int i = 0; i < FAMILIES; i++)
         name = strcmp(families[i][0], family) == 0 ? families[i][1] : name;
     if (family[0] == '\0')
-        return fail_tuner(path, "it names no kernel family", err);
+        return fail_tuner(path, "it has no kernel family", err);
     if (name == NULL) {
-        return mmul_fail(err, MMUL_ERR_DATA, "'%s' is about '%.40s', which products do not use",
-                         path, family);
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is for the kernel family '%.40s', which products do not use", path,
+                         family);
     }
     if (strcmp(text_of(root, "precision"), "32") != 0) {
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is of precision '%.10s', expected 32", path,
@@ -139,7 +140,7 @@ static enum mmul_status read_kernel(const char *path, const json_t *root,
         return fail_tuner(path, "it has no best time", err);
     return parse_parameters(text_of(root, "best_parameters"), kernel)
                ? MMUL_OK
-               : fail_tuner(path, "its best parameters are no list of NAME=NUMBER", err);
+               : fail_tuner(path, "its best parameters are not a list of NAME=NUMBER", err);
 }
 
 // Adds a kernel to the set, unless the set has a faster one.
@@ -153,7 +154,7 @@ static enum mmul_status merge_kernel(const char *path, const struct mmul_tuned_k
     if (there->m != kernel->m || there->n != kernel->n || there->k != kernel->k) {
         return mmul_fail(err, MMUL_ERR_DATA,
                          "'%s' was measured at %lld x %lld x %lld, an earlier file of '%s' at %lld "
-                         "x %lld x %lld: their times do not compare",
+                         "x %lld x %lld: their times cannot be compared",
                          path, (long long)kernel->m, (long long)kernel->n, (long long)kernel->k,
                          kernel->kernel, (long long)there->m, (long long)there->n,
                          (long long)there->k);

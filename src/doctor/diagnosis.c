@@ -226,7 +226,7 @@ void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_conn
         print_connections(visit, stream);
     fputc('\n', stream);
     json_array_foreach(diagnosis->judgement.notes, at, note) {
-        fprintf(stream, "note: %s: %s: run doctor again when it has nothing else to do\n",
+        fprintf(stream, "note: %s: %s: run doctor again when the machine is idle\n",
                 mmul_machine_info_text(note, "machine"), mmul_machine_info_text(note, "what"));
     }
     const bool is_sure = at == 0;
@@ -236,7 +236,7 @@ void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_conn
                 mmul_machine_info_text(finding, "what"), mmul_machine_info_text(finding, "fix"));
     }
     if (at == 0)
-        fputs(is_sure ? "READY\n" : "READY, but for what could not be measured\n", stream);
+        fputs(is_sure ? "READY\n" : "READY, except for facts that could not be measured\n", stream);
 }
 
 // -------------------------------------------------------------------------------------------- JSON

@@ -110,7 +110,7 @@ static void judge_ended_agent(struct mmul_findings *judgement, const struct mmul
             host->name, host->line);
     else
         mmul_findings_add_fix(judgement,
-                              "%s %s true   # must end by itself, without a question and a word",
+                              "%s %s true   # must end by itself, without a prompt or any output",
                               agent, machine->name);
 }
 
@@ -127,7 +127,7 @@ static void fix_by_package(struct mmul_findings *judgement, const struct mmul_ma
 }
 
 static void judge_missing(struct mmul_findings *judgement, const struct mmul_machine *machine) {
-    mmul_findings_add(judgement, machine, "expected mpimatmul %s, found none that starts%s%s",
+    mmul_findings_add(judgement, machine, "expected mpimatmul %s, found no program that starts%s%s",
                       MMUL_VERSION, machine->words[0] ? ": " : "", machine->words);
     fix_by_package(judgement, machine);
 }
@@ -168,7 +168,7 @@ static void judge_software(struct mmul_findings *judgement, const struct mmul_ma
         {"version", "mpimatmul", NULL},
         {"mpi", "the MPI library", "sudo apt-get install --yes openmpi-bin libopenmpi3"},
         {"machine", "the processor",
-         "uname -m   # take it out of the hostfile: like machines only"},
+         "uname -m   # remove it from the hostfile: all machines need the same processor type"},
     };
     char on[1024];
     mmul_findings_command_prefix(judgement, machine, on);
@@ -241,9 +241,8 @@ static void judge_folder(struct mmul_findings *judgement, const struct mmul_mach
     if (problem[0] != '\0') {
         mmul_findings_add(judgement, machine, "rank 0 cannot write results to '%s' there: %s",
                           folder, problem);
-        mmul_findings_add_fix(judgement,
-                              "%smkdir -p '%s'   # or work in a folder that is there and yours", on,
-                              folder);
+        mmul_findings_add_fix(
+            judgement, "%smkdir -p '%s'   # or use an existing folder of your own", on, folder);
     } else if (room < FOLDER_LEAST) {
         mmul_findings_add(judgement, machine,
                           "%s are free in '%s', where rank 0 writes, expected at least %s",
@@ -386,11 +385,10 @@ static void judge_settings(struct mmul_findings *judgement) {
     bool is_set = mmul_parse_int64(settings->keepalive, "keepalive", 1, INT32_MAX, &keepalive,
                                    &ignored) == MMUL_OK;
     if (judgement->visit->machine_count > 1 && (!is_set || keepalive > KEEPALIVE_MOST)) {
-        mmul_findings_add(
-            judgement, NULL,
-            "keepalive is not in force: a machine that is cut off would be noticed after "
-            "minutes (oob_tcp_keepalive_time is %s, expected 5)",
-            is_set ? settings->keepalive : "not set");
+        mmul_findings_add(judgement, NULL,
+                          "keepalive is not set: the loss of a machine would be noticed only after "
+                          "minutes (oob_tcp_keepalive_time is %s, expected 5)",
+                          is_set ? settings->keepalive : "not set");
         mmul_findings_add_fix(
             judgement, "export OMPI_MCA_oob_tcp_keepalive_time=5 "
                        "OMPI_MCA_oob_tcp_keepalive_intvl=2 OMPI_MCA_oob_tcp_keepalive_probes=3");

@@ -114,7 +114,7 @@ static void report_mistaken(struct reading *reading, const struct mmul_host *hos
                             const struct mmul_host *first) {
     char what[2 * MMUL_HOST_LENGTH + 128];
     snprintf(what, sizeof what,
-             "mpirun takes '%s' for '%s' of line %d: it leaves out what follows the first dot",
+             "mpirun takes '%s' for '%s' of line %d: it drops everything after the first dot",
              host->name, first->name, first->line);
     if (host->slots > 0 && reading->is_refused)
         find_refused(reading, host->line, what);
@@ -138,7 +138,7 @@ static void judge_repeated(struct reading *reading, const struct mmul_host *host
     if (host == first || host->slots == 0 || !reading->is_refused)
         return;
     if (strcmp(host->name, first->name) == 0)
-        snprintf(what, sizeof what, "gives slots of '%s', which is in line %d already", host->name,
+        snprintf(what, sizeof what, "gives slots to '%s', which line %d already lists", host->name,
                  first->line);
     else
         snprintf(what, sizeof what, "gives slots of '%s', the same machine as '%s' of line %d",

@@ -180,15 +180,14 @@ static bool is_more_informative(const struct mmul_connection *link,
 static const char *describe_failure(const struct mmul_connection *link) {
     switch (link->errnum) {
     case 0:
-        return "something else than this program answered";
+        return "another program answered";
     case ETIMEDOUT:
-        return link->connect_seconds > 0.0 ? "connected, but bytes do not come through"
-                                           : "no answer";
+        return link->connect_seconds > 0.0 ? "connected, but no data arrived" : "no answer";
     case EINVAL:
-        return "discarded by a blackhole route of its own";
+        return "discarded by a blackhole route on the connecting machine";
     case EACCES:
     case EPERM:
-        return "prohibited by a route or firewall of its own";
+        return "prohibited by a route or firewall on the connecting machine";
     default:
         return strerror(link->errnum);
     }
@@ -261,8 +260,8 @@ static void judge_pair(struct mmul_findings *judgement, int a, int b) {
             add_link(visit, link, &pair);
     }
     if (pair.failed > 0) {
-        const char *some =
-            pair.good != NULL ? "do not reach each other every way" : "do not reach each other";
+        const char *some = pair.good != NULL ? "cannot reach each other in every direction"
+                                             : "do not reach each other";
         mmul_findings_add(judgement, NULL, "%s and %s %s: %s", pair.a->name, pair.b->name, some,
                           mmul_text_get(&pair.text));
         bool other_network = pair.good != NULL &&
@@ -290,8 +289,7 @@ static void judge_unconnected(struct mmul_findings *judgement, int a, int b) {
         if ((link->from == a && link->to == b) || (link->from == b && link->to == a))
             return;
     }
-    mmul_findings_add(judgement, NULL,
-                      "%s and %s have no IPv4 address at which one could reach the other%s",
+    mmul_findings_add(judgement, NULL, "%s and %s have no IPv4 address to reach each other%s",
                       one->name, other->name,
                       judgement->settings->include[0] ? ": btl_tcp_if_include leaves none" : "");
     if (judgement->settings->include[0] != '\0')

@@ -105,7 +105,7 @@ enum mmul_status mmul_mpirun_dry_run(const char *hostfile, const char *tune, dou
         answer->is_crash = true;
         snprintf(answer->words, sizeof answer->words, "it crashed (signal %d)", talk.detail);
     } else if (answer->verdict == MMUL_MPIRUN_REFUSES && is_late) {
-        snprintf(answer->words, sizeof answer->words, "it has not come to an end within %g s",
+        snprintf(answer->words, sizeof answer->words, "it did not end within %g s",
                  limit_seconds + START_SECONDS);
     } else if (answer->words[0] == '\0' && talk.end == MMUL_CHILD_DONE) {
         answer->verdict = MMUL_MPIRUN_ACCEPTS;

@@ -130,7 +130,7 @@ static enum mmul_status load_hwloc(hwloc_topology_t *loaded, struct mmul_error *
     static const char *const unwanted[] = {"opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"};
     hwloc_topology_t topology = NULL;
     if (hwloc_topology_init(&topology) != 0)
-        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot start hwloc");
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot initialise hwloc");
     for (size_t i = 0; i < sizeof unwanted / sizeof unwanted[0]; i++) {
         // Fails for a plugin that is not installed, which is harmless.
         (void)hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,

@@ -33,7 +33,7 @@ static enum mmul_status fail_first_number(int32_t first, const char *name, struc
               "'%s' is not a valid matrix file: it starts with the number %d, expected 2, 3 or 4 "
               "(dimensions) or -1, -2 or -3 (element type)",
               name, (int)first);
-    mmul_hint(err, "no other format that is known begins so; .bin (4D float), .npy, .npz, "
+    mmul_hint(err, "no other known format begins like this; .bin (4D float), .npy, .npz, "
                    ".safetensors and numbers as text are read");
     return err->status;
 }

@@ -126,7 +126,7 @@ static enum mmul_status fail_differs(const struct mmul_tensors *tensors, const c
         mmul_fail(err, MMUL_ERR_DATA,
                   "'%s' is not what was written: its header and its checksums differ",
                   tensors->file->path);
-    mmul_hint(err, "it was changed in place, or holds parts of several versions: take another one");
+    mmul_hint(err, "it was changed in place, or mixes several versions: use another copy");
     return err->status;
 }
 

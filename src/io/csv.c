@@ -167,7 +167,7 @@ static enum mmul_status fail_carriage_returns(const struct csv *csv, struct mmul
     mmul_fail(err, MMUL_ERR_DATA,
               "'%s' ends its lines with a carriage return alone, which is not read",
               csv->reader.name);
-    mmul_hint(err, "make line feeds of them: tr '\\r' '\\n'");
+    mmul_hint(err, "convert them to line feeds: tr '\\r' '\\n'");
     return err->status;
 }
 

@@ -21,9 +21,9 @@ enum { BUFFER_BYTES = 1 << 20 };
 
 static enum mmul_status fail_storing(const struct mmul_decoded *decoded, int errnum,
                                      struct mmul_error *err) {
-    mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot keep the elements of '%s' in '%s'",
+    mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot store the elements of '%s' in '%s'",
                     decoded->name, mmul_temporary_folder());
-    mmul_hint(err, "TMPDIR names another folder for them");
+    mmul_hint(err, "set TMPDIR to store them in another folder");
     return err->status;
 }
 

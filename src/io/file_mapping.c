@@ -109,7 +109,7 @@ enum mmul_status mmul_mapped_check_same(const struct mmul_mapped_file *file,
     if (file->is_output || file->fd < 0 || mmul_file_modified_ns(file->fd) == file->modified_ns)
         return MMUL_OK;
     mmul_fail(err, MMUL_ERR_DATA, "'%s' was written to while it was used", file->name);
-    mmul_hint(err, "leave inputs alone until the job has ended");
+    mmul_hint(err, "do not change inputs while the job runs");
     return MMUL_ERR_DATA;
 }
 

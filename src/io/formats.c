@@ -95,8 +95,8 @@ static enum mmul_status refuse_version(const struct mmul_output_request *request
     if (request->bin_version == 0)
         return MMUL_OK;
     return mmul_fail(err, MMUL_ERR_USAGE,
-                     "cannot write '%s' as version %d: versions are of .bin files", request->path,
-                     request->bin_version);
+                     "cannot write '%s' as version %d: only .bin files have versions",
+                     request->path, request->bin_version);
 }
 
 static enum mmul_status header_npy(const struct mmul_output_request *request, enum mmul_dtype dtype,
@@ -484,7 +484,8 @@ enum mmul_status mmul_format_choose_output(const char *path, enum mmul_format as
     struct mmul_axis_range range;
     if (tensor != NULL && mmul_address_range(tensor, &stem, &range)) {
         mmul_fail(err, MMUL_ERR_USAGE,
-                  "cannot write '%s': that is a range of a tensor, which is written whole", path);
+                  "cannot write '%s': only a whole tensor can be written, not a range of one",
+                  path);
         mmul_hint(err, "'%.*s'", (int)(tensor - path + (ptrdiff_t)stem), path);
         return err->status;
     }
@@ -499,7 +500,7 @@ enum mmul_status mmul_format_choose_output(const char *path, enum mmul_format as
         return MMUL_OK;
     }
     mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': %s ending '%s', expected %s", path,
-              found != NULL ? "files are only read that have the" : "unknown", ending,
+              found != NULL ? "only reading is possible for the" : "unknown", ending,
               list_written_formats(true, known));
     mmul_hint(err, "--format %s writes under any name", list_written_formats(false, known));
     return err->status;

@@ -33,7 +33,7 @@ static enum mmul_status fail_header(const struct reader *r, const char *what) {
 
 static enum mmul_status read_bytes(struct reader *r, void *dst, int64_t count) {
     if (count > r->file_bytes - r->at)
-        return fail_header(r, "its header goes beyond its end");
+        return fail_header(r, "the file ends inside its header");
     for (int64_t done = 0, now; done < count; done += now, r->at += now) {
         if (r->at < r->begin || r->at >= r->end) {
             size_t got = 0;
@@ -42,7 +42,7 @@ static enum mmul_status read_bytes(struct reader *r, void *dst, int64_t count) {
                 return mmul_fail_errno(r->err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'",
                                        r->name);
             if (got == 0)
-                return fail_header(r, "its header goes beyond its end");
+                return fail_header(r, "the file ends inside its header");
             r->begin = r->at;
             r->end = r->at + (int64_t)got;
         }
@@ -55,7 +55,7 @@ static enum mmul_status read_bytes(struct reader *r, void *dst, int64_t count) {
 static enum mmul_status skip_bytes(struct reader *r, uint64_t count, uint64_t bytes_each) {
     const uint64_t left = (uint64_t)(r->file_bytes - r->at);
     if (bytes_each > 0 && count > left / bytes_each)
-        return fail_header(r, "its header goes beyond its end");
+        return fail_header(r, "the file ends inside its header");
     r->at += (int64_t)(count * bytes_each);
     return MMUL_OK;
 }
@@ -142,10 +142,10 @@ static enum mmul_status set_type_and_bytes(const struct reader *r, const char *n
     if (row % (uint64_t)type->elements != 0)
         return mmul_fail(r->err, MMUL_ERR_DATA,
                          "'%s' is not a valid GGUF file: tensor '%s': rows of %" PRIu64
-                         " elements are no whole blocks of %d, which %s has",
+                         " elements are not whole blocks of %d, the block size of %s",
                          r->name, name, row, type->elements, type->name);
     if (!mmul_multiply_sizes(elements / type->elements, type->bytes, &entry->bytes))
-        return fail_header(r, "a tensor of more elements than can be counted");
+        return fail_header(r, "a tensor has too many elements to count");
     entry->is_readable = mmul_gguf_type_is_readable(type);
     entry->dtype = type->dtype;
     mmul_text_copy(entry->type, sizeof entry->type,
@@ -178,7 +178,7 @@ static enum mmul_status read_tensor(struct reader *r, struct mmul_tensor_entry *
     for (uint32_t d = 0; d < dimensions; d++) {
         entry->sizes[dimensions - 1 - d] = (int64_t)sizes[d];
         if (sizes[d] > INT64_MAX || !mmul_multiply_sizes(elements, (int64_t)sizes[d], &elements))
-            return fail_header(r, "a tensor of more elements than can be counted");
+            return fail_header(r, "a tensor has too many elements to count");
     }
     entry->dimensions = (int)dimensions;
     entry->member = type;
@@ -227,7 +227,7 @@ static enum mmul_status read_header(struct reader *r, struct mmul_tensors **tens
     if (status == MMUL_OK)
         status = read_values(r, value_count, &alignment);
     if (status == MMUL_OK && tensor_count > (uint64_t)(r->file_bytes - r->at) / LEAST_BYTES)
-        status = fail_header(r, "its header goes beyond its end");
+        status = fail_header(r, "the file ends inside its header");
     if (status == MMUL_OK)
         status = mmul_tensors_create(MMUL_FORMAT_GGUF, r->file_bytes, (int64_t)tensor_count,
                                      tensors, r->err);

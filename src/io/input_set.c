@@ -102,7 +102,7 @@ enum mmul_status mmul_inputs_check_file(const struct mmul_inputs *inputs, const 
     if (file == NULL || !mmul_input_file_has_changed(file))
         return MMUL_OK;
     mmul_fail(err, MMUL_ERR_DATA, "'%s' was written to after it was opened", path);
-    mmul_hint(err, "leave inputs alone until the job has ended");
+    mmul_hint(err, "do not change inputs while the job runs");
     return err->status;
 }
 

@@ -66,8 +66,9 @@ static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allow
         return status;
     const struct mmul_format_row *row = start.row;
     if (matrix->tensor != NULL && row->load != NULL) {
-        return mmul_fail(err, MMUL_ERR_DATA, "cannot open '%s': '%s' is %s, which names no tensors",
-                         matrix->name, matrix->path, row->called);
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "cannot open '%s': '%s' is %s, which has no named tensors", matrix->name,
+                         matrix->path, row->called);
     }
     if (row->load == NULL) {
         mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, which is not read yet", matrix->name,

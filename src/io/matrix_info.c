@@ -54,7 +54,7 @@ bool mmul_matrix_was_written(const struct mmul_matrix *matrix) {
 
 enum mmul_status mmul_matrix_fail_changed(const char *name, struct mmul_error *err) {
     mmul_fail(err, MMUL_ERR_DATA, "'%s' was written to while it was read", name);
-    mmul_hint(err, "a writer that renames a finished file over the old one disturbs no reader");
+    mmul_hint(err, "write a new file and rename it over the old one: readers are not disturbed");
     return err->status;
 }
 

@@ -146,10 +146,11 @@ static enum mmul_status read_header(struct mtx *mtx, struct mmul_error *err) {
     // equal for real numbers
     mtx->symmetry = symmetry == HERMITIAN ? SYMMETRIC : (enum symmetry)symmetry;
     if (mtx->field == PATTERN && (mtx->is_array || mtx->symmetry == SKEW))
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "'%s' is not a valid .mtx file: a pattern is general or symmetric, and of "
-                         "coordinates",
-                         mtx->reader.name);
+        return mmul_fail(
+            err, MMUL_ERR_DATA,
+            "'%s' is not a valid .mtx file: a pattern must be general or symmetric, and in "
+            "coordinates",
+            mtx->reader.name);
     return end_line(mtx, err);
 }
 

@@ -26,7 +26,7 @@ enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count,
                                        size_t *header_bytes, struct mmul_error *err) {
     if (count < MMUL_NPY_PREFIX_BYTES) {
         return mmul_fail(err, MMUL_ERR_DATA,
-                         "'%s' is not a valid .npy file: %zu bytes are no whole header", name,
+                         "'%s' is not a valid .npy file: %zu bytes are too few for a header", name,
                          count);
     }
     if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {

@@ -145,8 +145,9 @@ static enum mmul_status copy_metadata(struct mmul_output *output, const struct m
         return MMUL_OK;
     if (row->format != MMUL_FORMAT_SAFETENSORS || request->beside != NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': %s", request->path,
-                         request->beside != NULL ? "texts are its first tensor's"
-                                                 : "texts stand in .safetensors files");
+                         request->beside != NULL
+                             ? "metadata texts belong to the first tensor of a file"
+                             : "only .safetensors files hold metadata texts");
     output->metadata = json_object();
     for (const char *const *text = request->metadata; text[0] != NULL; text += 2)
         if (json_object_set_new(output->metadata, text[0], json_string(text[1])) != 0)

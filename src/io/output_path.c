@@ -40,7 +40,7 @@ static enum mmul_status resolve_link(const char *given, char **path, struct mmul
     char *target = realpath(given, NULL);
     if (target == NULL) {
         return mmul_fail_errno(err, MMUL_ERR_CREATE, errno,
-                               "cannot create '%s': it is a symbolic link that leads nowhere",
+                               "cannot create '%s': it is a symbolic link to a missing file",
                                given);
     }
     enum mmul_status status = mmul_copy_text(target, path, err);

@@ -20,7 +20,7 @@ static enum mmul_status write_run(struct mmul_output *output, int64_t first, int
     int64_t bytes_each = (int64_t)mmul_dtype_bytes(output->dtype);
     size_t bytes = (size_t)(count * bytes_each);
     if (mmul_output_is_planned(output))
-        return mmul_fail(err, MMUL_ERR_IO, "cannot write what is there for plans alone");
+        return mmul_fail(err, MMUL_ERR_IO, "cannot write an output that exists only for planning");
     if (output->fd < 0) {
         memcpy(output->memory + first * bytes_each, src, bytes);
         return MMUL_OK;
@@ -55,8 +55,8 @@ static enum mmul_status check_fits(const struct mmul_output *output, int64_t cou
     const double most = output->dtype == MMUL_I64 ? 0x1p63 : 0x1p31;
     for (int64_t e = 0; e < count; e++)
         if (!(src[e] >= -most && src[e] < most))
-            return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': %.17g is no %s", output->name,
-                             src[e], mmul_dtype_name(output->dtype));
+            return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': %.17g is not a valid %s",
+                             output->name, src[e], mmul_dtype_name(output->dtype));
     return MMUL_OK;
 }
 

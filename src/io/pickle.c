@@ -24,9 +24,10 @@ static const struct {
 static enum mmul_status fail_opcode(struct mmul_pickle_machine *m, unsigned char opcode) {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].opcode == opcode)
-            return mmul_fail(m->err, MMUL_ERR_DATA,
-                             "'%s' is not read: its pickle has %s, which tensors do not need",
-                             m->name, refused[i].name);
+            return mmul_fail(
+                m->err, MMUL_ERR_DATA,
+                "'%s' is not read: its pickle uses the opcode %s, which is not supported", m->name,
+                refused[i].name);
     return mmul_fail(m->err, MMUL_ERR_DATA,
                      "'%s' is not a valid PyTorch file: its pickle has the unknown opcode 0x%02x",
                      m->name, opcode);

@@ -100,19 +100,19 @@ static enum mmul_status describe_array(struct mmul_pickle_machine *m,
     if (parts->shape->count > MMUL_TENSOR_DIMENSIONS)
         return mmul_pickle_fail(m, "has an array of more than 8 dimensions");
     if (!mmul_pickle_read_sizes(m, parts->shape, made->sizes))
-        return mmul_pickle_fail(m, "has an array whose sizes are no whole numbers");
+        return mmul_pickle_fail(m, "has an array with sizes that are not whole numbers");
     made->dimensions = parts->shape->count;
     set_type(made, parts->dtype);
     if (!set_strides(made, parts->is_fortran, &count) ||
         __builtin_mul_overflow(count, made->bytes_each, &bytes))
-        return mmul_pickle_fail(m, "has an array of more elements than can be counted");
+        return mmul_pickle_fail(m, "has an array with too many elements to count");
     made->elements = parts->data->text;
     made->elements_bytes = parts->data->length;
     made->is_latin1 = parts->data->is_latin1;
     const int64_t found =
         made->is_latin1 ? count_latin1(made->elements, made->elements_bytes) : made->elements_bytes;
     if (made->is_readable && found != bytes)
-        return mmul_pickle_fail(m, "has an array of another length than its sizes say");
+        return mmul_pickle_fail(m, "has an array with a length that does not match its sizes");
     if (made->elements == NULL) // b'' in protocol 2
         made->elements = m->end;
     return MMUL_OK;

@@ -147,7 +147,7 @@ static enum mmul_status push_storage(struct mmul_pickle_machine *m,
         !mmul_pickle_has_kind(key, PICKLE_TEXT) ||
         (mmul_pickle_has_kind(view, PICKLE_TUPLE) &&
          (!mmul_pickle_has_kind(first, PICKLE_INTEGER) || first->whole < 0)))
-        return mmul_pickle_fail(m, "has a persistent id that is no storage");
+        return mmul_pickle_fail(m, "has a persistent id that is not a storage");
     return mmul_pickle_push_new(
         m, (struct mmul_pickle_value){.kind = PICKLE_STORAGE,
                                       .whole = type->whole,
@@ -168,7 +168,7 @@ enum mmul_status mmul_pickle_load_persistent(struct mmul_pickle_machine *m) {
         return mmul_pickle_push(m, m->items[m->items[id->first].next].value);
     if (mmul_pickle_is_text(word, "storage"))
         return push_storage(m, id);
-    return mmul_pickle_fail(m, "has a persistent id that is no storage");
+    return mmul_pickle_fail(m, "has a persistent id that is not a storage");
 }
 
 // ----------------------------------------------------------------------------------------- tensors
@@ -220,7 +220,7 @@ static enum mmul_status push_tensor(struct mmul_pickle_machine *m,
         return mmul_pickle_fail(m, "has a tensor of more than 8 dimensions");
     if (!mmul_pickle_read_sizes(m, sizes, made.sizes) ||
         !mmul_pickle_read_sizes(m, strides, made.strides))
-        return mmul_pickle_fail(m, "has a tensor whose sizes are no whole numbers");
+        return mmul_pickle_fail(m, "has a tensor with sizes that are not whole numbers");
     const struct global_row *row = &globals[type != NULL ? type->whole : storage->whole];
     // Elements that are to be negated or conjugated are not read.
     const bool is_view = version != QUANTISED && mmul_pickle_has_kind(metadata, PICKLE_DICT) &&
@@ -247,13 +247,13 @@ static enum mmul_status push_ordered(struct mmul_pickle_machine *m,
         arguments->count > 0 ? mmul_pickle_item(m, arguments, 0) : NULL;
     const bool has_pairs = mmul_pickle_has_kind(pairs, PICKLE_LIST);
     if (arguments->count > has_pairs)
-        return mmul_pickle_fail(m, "makes an OrderedDict of something");
+        return mmul_pickle_fail(m, "makes an OrderedDict from unexpected arguments");
     int item = has_pairs ? pairs->first : -1;
     enum mmul_status status = mmul_pickle_push_kind(m, PICKLE_DICT);
     for (; status == MMUL_OK && item >= 0; item = m->items[item].next) {
         const struct mmul_pickle_value *pair = &m->values[m->items[item].value];
         if ((pair->kind != PICKLE_LIST && pair->kind != PICKLE_TUPLE) || pair->count != 2)
-            return mmul_pickle_fail(m, "makes an OrderedDict of something");
+            return mmul_pickle_fail(m, "makes an OrderedDict from unexpected arguments");
         const struct mmul_pickle_item *key = &m->items[pair->first];
         status = mmul_pickle_append(m, m->stack[m->stack_count - 1], key->value,
                                     m->items[key->next].value);
@@ -332,7 +332,7 @@ static enum mmul_status call_global(struct mmul_pickle_machine *m, int callee_at
     case PARAMETER:
         return mmul_pickle_has_kind(first, PICKLE_TENSOR)
                    ? mmul_pickle_push(m, (int)(first - m->values))
-                   : mmul_pickle_fail(m, "has a parameter that is no tensor");
+                   : mmul_pickle_fail(m, "has a parameter that is not a tensor");
     case NUMPY_ARRAY:
         return mmul_pickle_push_kind(m, PICKLE_ARRAY);
     case NUMPY_BUFFER:
@@ -371,7 +371,7 @@ enum mmul_status mmul_pickle_reduce(struct mmul_pickle_machine *m, int arguments
     if ((callee->kind != PICKLE_GLOBAL && callee->kind != PICKLE_CLASS &&
          callee->kind != PICKLE_OBJECT) ||
         m->values[arguments_at].kind != PICKLE_TUPLE)
-        return mmul_pickle_fail(m, "calls what is no function");
+        return mmul_pickle_fail(m, "calls something that is not a function");
     const int callee_at = m->stack[m->stack_count];
     return is_global(callee, TENSOR_TYPED) ? call_typed_tensor(m, callee_at, arguments_at)
                                            : call_global(m, callee_at, arguments_at);
@@ -397,7 +397,7 @@ enum mmul_status mmul_pickle_build(struct mmul_pickle_machine *m) {
     case PICKLE_INTEGER:
     case PICKLE_TEXT:
     case PICKLE_BYTES:
-        return mmul_pickle_fail(m, "sets attributes of what is no object");
+        return mmul_pickle_fail(m, "sets attributes of something that is not an object");
     default:
         return MMUL_OK;
     }

@@ -77,7 +77,7 @@ struct mmul_pickle_value *mmul_pickle_top(struct mmul_pickle_machine *m) {
         m->stack_count > 0 ? &m->values[m->stack[m->stack_count - 1]] : NULL;
     if (value != NULL && value->kind != PICKLE_MARK)
         return value;
-    mmul_pickle_fail(m, "takes more than it has");
+    mmul_pickle_fail(m, "uses more values than it has");
     return NULL;
 }
 
@@ -110,7 +110,7 @@ int64_t mmul_pickle_count_above_mark(struct mmul_pickle_machine *m) {
     while (at >= 0 && m->values[m->stack[at]].kind != PICKLE_MARK)
         at--;
     if (at < 0)
-        mmul_pickle_fail(m, "has no mark where one is needed");
+        mmul_pickle_fail(m, "lacks a mark");
     return at < 0 ? -1 : m->stack_count - 1 - at;
 }
 
@@ -138,7 +138,7 @@ enum mmul_status mmul_pickle_make_tuple(struct mmul_pickle_machine *m, int64_t c
     if (count < 0)
         return m->err->status;
     if (has_mark_among(m, count))
-        return mmul_pickle_fail(m, "takes more than it has");
+        return mmul_pickle_fail(m, "uses more values than it has");
     enum mmul_status status = mmul_pickle_push_kind(m, PICKLE_TUPLE);
     if (status != MMUL_OK)
         return status;
@@ -156,11 +156,12 @@ enum mmul_status mmul_pickle_add_items(struct mmul_pickle_machine *m, enum mmul_
     const bool are_pairs = kind == PICKLE_DICT;
     const enum mmul_pickle_kind found = below >= 0 ? m->values[m->stack[below]].kind : PICKLE_OTHER;
     if ((found != kind && found != PICKLE_OBJECT) || (are_pairs && count % 2 != 0))
-        return mmul_pickle_fail(m, are_pairs             ? "fills what is no dict"
-                                   : kind == PICKLE_LIST ? "fills what is no list"
-                                                         : "fills what is no set");
+        return mmul_pickle_fail(m, are_pairs ? "adds items to something that is not a dict"
+                                   : kind == PICKLE_LIST
+                                       ? "adds items to something that is not a list"
+                                       : "adds items to something that is not a set");
     if (has_mark_among(m, count))
-        return mmul_pickle_fail(m, "takes more than it has");
+        return mmul_pickle_fail(m, "uses more values than it has");
     enum mmul_status status = MMUL_OK;
     if (found == PICKLE_SET)
         m->stack_count -= count;
@@ -205,7 +206,7 @@ enum mmul_status mmul_pickle_memo_put(struct mmul_pickle_machine *m, uint32_t in
     if (mmul_pickle_top(m) == NULL)
         return m->err->status;
     if ((int64_t)index > m->memo_count + most)
-        return mmul_pickle_fail(m, "numbers its values with gaps");
+        return mmul_pickle_fail(m, "sets memo indices with gaps");
     while (m->memo_count <= index) {
         enum mmul_status status =
             mmul_pickle_grow(m, &m->memo, m->memo_count, &m->memo_room, sizeof *m->memo);
@@ -219,6 +220,6 @@ enum mmul_status mmul_pickle_memo_put(struct mmul_pickle_machine *m, uint32_t in
 
 enum mmul_status mmul_pickle_memo_get(struct mmul_pickle_machine *m, uint32_t index) {
     if ((int64_t)index >= m->memo_count || m->memo[index] < 0)
-        return mmul_pickle_fail(m, "takes a value that it has not numbered");
+        return mmul_pickle_fail(m, "reads a memo index that it has not set");
     return mmul_pickle_push(m, m->memo[index]);
 }

@@ -102,7 +102,7 @@ static enum mmul_status visit_value(struct walk *w, int index, bool is_state, in
     const int64_t tensors = w->pickle->count;
     enum mmul_status status = MMUL_OK;
     if (depth > DEPTH_MOST || ++w->visits > VISITS_MOST + m->value_count)
-        return mmul_pickle_fail(m, "has values that hold each other too deeply");
+        return mmul_pickle_fail(m, "has values that are nested too deeply");
     if (value->kind == PICKLE_TENSOR)
         return add_tensor(w, value->whole);
     // A container inside itself adds no more tensors.

@@ -143,7 +143,7 @@ static enum mmul_status read_ranks(const struct reading *r, const yaml_node_t *n
         return MMUL_OK;
     }
     if (count == 0)
-        return fail_at_node(r, node, "expected one rank at least", rule->pattern);
+        return fail_at_node(r, node, "expected at least one rank", rule->pattern);
     enum mmul_status status = MMUL_ALLOCATE(rule->ranks, count, "placements", r->err);
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = read_number(r, is_list ? node_at(r, items[i]) : node, INT_MAX, &rule->ranks[i]);
@@ -230,7 +230,7 @@ static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *ke
     rule->requested_placement.pattern = rule->pattern;
     for (int i = 0; i + 1 < r->made->count; i++)
         if (strcmp(r->made->rules[i].pattern, rule->pattern) == 0)
-            return fail_at_node(r, key, "it is there already", rule->pattern);
+            return fail_at_node(r, key, "this name occurs twice", rule->pattern);
     status = value->type == YAML_MAPPING_NODE ? read_pairs(r, value, read_key, rule)
                                               : read_kind(r, value, rule);
     rule->group_is_requested |= rule->backward != NULL;
@@ -258,8 +258,8 @@ static enum mmul_status resolve_backward(const struct reading *r) {
             p->rules[other].is_used = true;
         if (other == p->count || p->rules[other].ranks == NULL) {
             status = add_notice(r,
-                                "%s:%d: backward of '%.60s' is '%.60s', which is no entry with "
-                                "ranks: its gradients go where it is",
+                                "%s:%d: backward of '%.60s' is '%.60s', which has no "
+                                "ranks: its gradients stay with the value",
                                 r->path, rule->line, rule->pattern, rule->backward);
             continue;
         }
@@ -273,9 +273,8 @@ static enum mmul_status add_compile_notice(const struct reading *r) {
     const struct mmul_placements *p = r->made;
     if (p->compiled == 0)
         return MMUL_OK;
-    return add_notice(r, "%s:%d: compile of '%.60s'%s means nothing here", r->path,
-                      p->first_compiled->line, p->first_compiled->pattern,
-                      p->compiled > 1 ? " and of others" : "");
+    return add_notice(r, "%s:%d: compile of '%.60s'%s is ignored", r->path, p->first_compiled->line,
+                      p->first_compiled->pattern, p->compiled > 1 ? " and of others" : "");
 }
 
 // ---------------------------------------------------------------------------------------- the file

@@ -306,12 +306,12 @@ static enum mmul_status read_profile(json_t *root, const char *path, struct mmul
     int version = 0;
     if (!read_text(root, "schema", name, sizeof name) || strcmp(name, schema) != 0 ||
         !read_count(root, "schema_version", &version))
-        return fail_damaged(path, "it does not say that it is one", err);
+        return fail_damaged(path, "its schema is missing or unknown", err);
     if (version != MMUL_PROFILE_SCHEMA)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' has schema version %d, expected %d", path,
                          version, MMUL_PROFILE_SCHEMA);
     if (!read_text(root, "host", host, sizeof host) || strcmp(host, profile->host) != 0)
-        return fail_damaged(path, "it is another host's", err);
+        return fail_damaged(path, "it belongs to another host", err);
     json_t *devices = json_object_get(root, "devices"), *links = json_object_get(root, "links");
     if (!json_is_array(devices) || !json_is_array(links))
         return fail_damaged(path, "no list of devices or links", err);

@@ -38,9 +38,10 @@ enum mmul_status mmul_safetensors_json_bytes(const unsigned char *bytes, size_t 
                                              size_t *json_bytes, struct mmul_error *err) {
     uint64_t length = 0;
     if (count < MMUL_SAFETENSORS_PREFIX_BYTES)
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "'%s' is not a valid .safetensors file: %zu bytes are no whole header",
-                         name, count);
+        return mmul_fail(
+            err, MMUL_ERR_DATA,
+            "'%s' is not a valid .safetensors file: %zu bytes are too few for a header", name,
+            count);
     memcpy(&length, bytes, sizeof length);
     if (length > MMUL_SAFETENSORS_HEADER_MAX)
         return mmul_fail(err, MMUL_ERR_DATA,
@@ -138,7 +139,7 @@ static enum mmul_status read_entry(const json_t *value, const char *file, int64_
     entry->offset = begin;
     entry->bytes = end - begin;
     if (type != NULL && !has_exact_bytes(entry, type))
-        return fail_entry(file, entry->name, "its dtype and shape do not make its data_offsets",
+        return fail_entry(file, entry->name, "its dtype and shape do not match its data_offsets",
                           err);
     return MMUL_OK;
 }
@@ -196,7 +197,8 @@ static enum mmul_status place_tensors(struct mmul_tensors *tensors, const char *
         struct mmul_tensor_entry *entry = &tensors->all[t];
         if (entry->offset != end)
             return fail_entry(file, entry->name,
-                              entry->offset < end ? "it overlaps another" : "a hole is before it",
+                              entry->offset < end ? "its data overlap another tensor's"
+                                                  : "there is a gap before its data",
                               err);
         end += entry->bytes;
         entry->offset += header;

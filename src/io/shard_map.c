@@ -120,6 +120,6 @@ enum mmul_status mmul_shard_map_check(const struct mmul_shard_map *map, struct m
     if (!mmul_guard_has_failed(map->guard) && fstat(map->fd, &now) == 0 && now.st_nlink == 0)
         return MMUL_OK;
     mmul_fail(err, MMUL_ERR_DATA, "shard '%s' was changed while it was used", map->name);
-    mmul_hint(err, "leave kept sets alone until the job has ended");
+    mmul_hint(err, "do not change kept sets while the job runs");
     return MMUL_ERR_DATA;
 }

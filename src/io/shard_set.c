@@ -68,8 +68,7 @@ enum mmul_status mmul_shard_set_check_whole(const struct mmul_shard_set *set, co
                                             struct mmul_error *err) {
     if (set->kept == NULL || set->kept->is_whole)
         return MMUL_OK;
-    mmul_fail(err, MMUL_ERR_DATA, "'%s' is half-written: the job that was to keep it was stopped",
-              name);
+    mmul_fail(err, MMUL_ERR_DATA, "'%s' is half-written: the job that wrote it was stopped", name);
     mmul_hint(err, "keep it again, or mpimatmul kept %s --remove", name);
     return err->status;
 }
@@ -214,7 +213,7 @@ static enum mmul_status read_offsets(const json_t *offsets, const char *path,
         const json_t *offset = json_array_get(offsets, (size_t)i);
         int64_t at = json_is_integer(offset) ? json_integer_value(offset) : -1;
         if (at < before || (i == 0 && at != 0))
-            return fail_set(path, "offsets do not rise from zero", err);
+            return fail_set(path, "offsets do not increase from zero", err);
         set->offsets[i] = at;
         before = at;
     }
@@ -241,7 +240,7 @@ static bool parse_hash(const char *text, uint64_t *hash) {
 static enum mmul_status read_hashes(const json_t *hashes, const char *path,
                                     struct mmul_shard_set *set, struct mmul_error *err) {
     if (!json_is_array(hashes) || json_array_size(hashes) != (size_t)set->parts)
-        return fail_set(path, "one checksum a shard is needed", err);
+        return fail_set(path, "expected one checksum per shard", err);
     for (int i = 0; i < set->parts; i++) {
         const char *text = json_string_value(json_array_get(hashes, (size_t)i));
         if (!parse_hash(text, &set->hashes[i]))
@@ -259,7 +258,7 @@ static enum mmul_status read_ranks(json_t *const lists[3], const char *path,
         const char *host = json_string_value(json_array_get(lists[2], (size_t)i));
         if (!json_is_integer(time) || !json_is_real(weight) || !(json_real_value(weight) >= 0) ||
             host == NULL || strlen(host) >= MMUL_SHARD_HOST_BYTES)
-            return fail_set(path, "a time, weight and host is needed for every rank", err);
+            return fail_set(path, "expected a time, weight and host for every rank", err);
         set->kept->changed_ns[i] = json_integer_value(time);
         set->kept->weights[i] = json_real_value(weight);
         strcpy(set->kept->hosts[i], host);
@@ -334,7 +333,7 @@ static enum mmul_status check_usable(const struct mmul_shard_set *set, const cha
     if (set->dtype != MMUL_F32 && set->dtype != MMUL_F64) {
         mmul_fail(err, MMUL_ERR_DATA, "cannot use kept '%s': it is %s, expected float32 or float64",
                   name, mmul_dtype_name(set->dtype));
-        mmul_hint(err, "mpimatmul join '%s' makes a file of it", name);
+        mmul_hint(err, "mpimatmul join '%s' converts it to a file", name);
         return err->status;
     }
     if (set->axis == MMUL_ROWS || mmul_shape_matrices(set->shape) == 1)
@@ -356,7 +355,7 @@ enum mmul_status mmul_shard_set_find(const char *folder, const char *name,
         status = mmul_shard_set_path(folder, name, &path, err);
     if (status == MMUL_OK && access(path, F_OK) != 0) {
         status = mmul_fail(err, MMUL_ERR_NO_INPUT, "no kept '%s' in '%s'", name, folder);
-        mmul_hint(err, "mpimatmul kept lists what there is");
+        mmul_hint(err, "mpimatmul kept lists the kept sets");
     }
     if (status == MMUL_OK)
         status = mmul_shard_hash(path, description, err);

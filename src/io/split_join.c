@@ -408,7 +408,7 @@ enum mmul_status mmul_persistent_join_file(const char *kept, int *fd, struct mmu
         status = mmul_shard_set_path(folder, source.name, &path, err);
     if (status == MMUL_OK && access(path, F_OK) != 0) {
         status = mmul_fail(err, MMUL_ERR_NO_INPUT, "no kept '%s' in '%s'", source.name, folder);
-        mmul_hint(err, "mpimatmul kept lists what there is");
+        mmul_hint(err, "mpimatmul kept lists the kept sets");
     }
     if (status == MMUL_OK)
         status = find_set(&source, &set, err);

@@ -92,8 +92,8 @@ static enum mmul_status copy_stdin(int fd, struct mmul_error *err) {
                                  "cannot read standard input");
     if (copying.write_errno != 0) {
         status = mmul_fail_errno(err, MMUL_ERR_IO, copying.write_errno,
-                                 "cannot keep standard input in '%s'", mmul_temporary_folder());
-        mmul_hint(err, "TMPDIR names another folder for it");
+                                 "cannot store standard input in '%s'", mmul_temporary_folder());
+        mmul_hint(err, "set TMPDIR to store it in another folder");
     }
     return status;
 }

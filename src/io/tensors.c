@@ -113,7 +113,7 @@ static enum mmul_status fail_absent(const struct mmul_tensors *tensors, const ch
     if (nearest != NULL)
         mmul_hint(err, "did you mean '%s'?", nearest);
     else if (tensors->count == 1)
-        mmul_hint(err, "it holds '%s' alone", tensors->all[0].name);
+        mmul_hint(err, "it holds only '%s'", tensors->all[0].name);
     else if (tensors->count == 0)
         mmul_hint(err, "it holds none");
     else

@@ -185,7 +185,7 @@ static int cumsum(struct mmul_build *b, const struct mmul_composite_call *call) 
 
 static int softmax(struct mmul_build *b, const struct mmul_composite_call *call) {
     if (call->with->causal)
-        mmul_build_fail(b, MMUL_ERR_USAGE, "softmax along axis %d: causal is along the last axis",
+        mmul_build_fail(b, MMUL_ERR_USAGE, "softmax along axis %d: causal needs the last axis",
                         call->with->axis);
     return apply_along_axis(b, call, MMUL_SOFTMAX);
 }

@@ -310,7 +310,8 @@ static int permute_to_labels(struct mmul_build *b, const struct labelled *x, con
             if (x->labels[s] == order[i])
                 with.axes[next++] = s;
     if (!fits || next != AXES) {
-        mmul_build_fail(b, MMUL_ERR_USAGE, "einsum: a label stands twice, or nowhere");
+        mmul_build_fail(b, MMUL_ERR_USAGE,
+                        "einsum: a label occurs twice in an operand, or in no operand");
         return MMUL_NO_VALUE;
     }
     const int *a = with.axes;

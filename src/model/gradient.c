@@ -162,7 +162,7 @@ static enum mmul_status check_request(const struct mmul_program *p,
                              p->value_count);
         if (i >= 0 && p->values[value].is_integer)
             return mmul_fail(err, MMUL_ERR_DATA,
-                             "cannot differentiate by '%s': it holds whole numbers",
+                             "cannot differentiate with respect to '%s': it holds whole numbers",
                              p->values[value].name);
     }
     const struct mmul_shape s = p->values[y].shape;
@@ -171,7 +171,7 @@ static enum mmul_status check_request(const struct mmul_program *p,
         return MMUL_OK;
     mmul_fail(err, MMUL_ERR_DATA, "cannot differentiate '%s' (%s): expected one element",
               p->values[y].name, mmul_shape_format(s, text));
-    mmul_hint(err, "sum and mean have one");
+    mmul_hint(err, "use sum or mean to get one element");
     return err->status;
 }
 

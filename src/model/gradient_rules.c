@@ -660,6 +660,6 @@ static bool is_of_gradients(enum mmul_operation_kind kind) {
 }
 
 mmul_gradient_rule *mmul_gradient_rule_of(enum mmul_operation_kind kind, const char **reason) {
-    *reason = is_of_gradients(kind) ? "it is a gradient itself, of which there is no other" : NULL;
+    *reason = is_of_gradients(kind) ? "second derivatives of it are not supported" : NULL;
     return RULES[kind];
 }

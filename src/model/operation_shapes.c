@@ -78,7 +78,7 @@ static enum mmul_status broadcast(const struct mmul_operation_row *row,
         format_pair(row, x, y, pair);
         mmul_fail(err, MMUL_ERR_DATA, "%s: %s %lld and %lld differ", pair, names[s],
                   (long long)left[s], (long long)right[s]);
-        mmul_hint(err, "sizes of 1 repeat");
+        mmul_hint(err, "sizes of 1 are broadcast");
         return err->status;
     }
     *shape = shape_of(both);

@@ -37,7 +37,7 @@ enum mmul_status mmul_program_add_group(struct mmul_program *program, const int 
                                         int *rank_group, struct mmul_error *err) {
     struct mmul_rank_group made = {{0}};
     if (count <= 0)
-        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value on no rank");
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value: the list of ranks is empty");
     for (int i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= MMUL_GROUP_RANKS_MOST)
             return mmul_fail(err, MMUL_ERR_USAGE,

@@ -24,6 +24,6 @@ enum mmul_status mmul_weights_check(const double *weights, int count, enum mmul_
     if (any_positive)
         return MMUL_OK;
     if (count > 0)
-        return mmul_fail(err, status, "all weights are zero: one has to be positive");
+        return mmul_fail(err, status, "all weights are zero: at least one must be positive");
     return mmul_fail(err, status, "no weights given: at least one is needed");
 }

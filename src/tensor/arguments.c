@@ -7,7 +7,7 @@
 
 static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                   const char *what, const char *expected) {
-    return mmul_evaluator_fail(e, argument->node, "%s is %s here, expected %s", what,
+    return mmul_evaluator_fail(e, argument->node, "%s is %s, expected %s", what,
                                mmul_object_name(&argument->object), expected);
 }
 
@@ -27,7 +27,7 @@ enum mmul_status mmul_argument_check_ids(struct mmul_evaluator *e,
     mmul_evaluator_fail(e, argument->node,
                         "ids has 4 axes (%s), expected 1 to 3: the result has one more",
                         mmul_object_shape(&argument->object, shape));
-    mmul_hint(e->err, "reshape(ids, (m, n)) before it, reshape(..., shape) behind it");
+    mmul_hint(e->err, "reshape(ids, (m, n)) before the call, reshape(..., shape) after it");
     return MMUL_ERR_DATA;
 }
 

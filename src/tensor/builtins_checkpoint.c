@@ -40,7 +40,8 @@ static enum mmul_status walk_state(struct mmul_evaluator *e, struct walk *w, con
     if (x->kind == MMUL_OBJECT_MATRIX)
         return w->each(e, w, *name != '\0' ? name : "0", x, made);
     if (x->kind != MMUL_OBJECT_TUPLE)
-        return mmul_evaluator_fail(e, w->at, "a state has matrices, and tuples of them, not %s",
+        return mmul_evaluator_fail(e, w->at,
+                                   "a state must consist of matrices and tuples of them, found %s",
                                    mmul_object_name(x));
     struct mmul_object *items =
         mmul_arena_allocate(e->arena, (size_t)x->count * sizeof *items + 1, e->err);
@@ -50,7 +51,7 @@ static enum mmul_status walk_state(struct mmul_evaluator *e, struct walk *w, con
         char longer[NAME_BYTES];
         if (snprintf(longer, sizeof longer, "%s%s%d", name, *name != '\0' ? "." : "", i) >=
             NAME_BYTES)
-            return mmul_evaluator_fail(e, w->at, "a state's tuples lie too deep in each other");
+            return mmul_evaluator_fail(e, w->at, "the tuples of a state are nested too deeply");
         if (walk_state(e, w, longer, &x->items[i], &items[i]) != MMUL_OK)
             return e->err->status;
     }
@@ -64,7 +65,8 @@ static enum mmul_status read_file_argument(struct mmul_evaluator *e,
     const size_t length = status == MMUL_OK ? strlen(w->path) : 0;
     if (status == MMUL_OK &&
         (length < sizeof ending || strcmp(w->path + length - strlen(ending), ending) != 0))
-        status = mmul_evaluator_fail(e, argument->node, "a checkpoint's name ends in .safetensors");
+        status = mmul_evaluator_fail(e, argument->node,
+                                     "the name of a checkpoint must end in .safetensors");
     return status == MMUL_OK ? mmul_save_target_resolve(e, w->path, length, &w->target.file)
                              : status;
 }
@@ -171,7 +173,7 @@ enum mmul_status mmul_builtin_checkpoint(struct mmul_evaluator *e,
     if (status == MMUL_OK)
         status = mmul_argument_get_integer(e, &arguments[2], "turn", &w.turn);
     if (status == MMUL_OK && w.turn < 0)
-        status = mmul_evaluator_fail(e, arguments[2].node, "turn is at least 0");
+        status = mmul_evaluator_fail(e, arguments[2].node, "turn must be at least 0");
     if (status == MMUL_OK && e->script->is_first_reading)
         status = mmul_held_types_note_state(e, call, w.target.file, false, &arguments[1].object);
     if (status == MMUL_OK)
@@ -179,7 +181,8 @@ enum mmul_status mmul_builtin_checkpoint(struct mmul_evaluator *e,
     if (status == MMUL_OK)
         status = walk_state(e, &w, "", &arguments[1].object, &ignored);
     return status == MMUL_OK && w.target.beside == NULL
-               ? mmul_evaluator_fail(e, arguments[1].node, "a state has one matrix at least")
+               ? mmul_evaluator_fail(e, arguments[1].node,
+                                     "a state must contain at least one matrix")
                : status;
 }
 
@@ -212,11 +215,11 @@ static enum mmul_status check_tensor(struct mmul_evaluator *e, const struct walk
     const enum mmul_dtype wanted = mmul_save_target_dtype(e, x);
     char is[96], was[96];
     if (there.axes != x->axes || !mmul_shape_equal(there.shape, x->shape))
-        return mmul_evaluator_fail(e, w->at, "'%s' of '%s' is %s, in the state it is %s", name,
+        return mmul_evaluator_fail(e, w->at, "'%s' of '%s' is %s, but %s in the state", name,
                                    w->path, mmul_object_shape(&there, was),
                                    mmul_object_shape(x, is));
     if (!can_restore(info.stored, wanted))
-        return mmul_evaluator_fail(e, w->at, "'%s' of '%s' is %s, in the state it is %s", name,
+        return mmul_evaluator_fail(e, w->at, "'%s' of '%s' is %s, but %s in the state", name,
                                    w->path, mmul_dtype_name(info.stored), mmul_dtype_name(wanted));
     return MMUL_OK;
 }
@@ -228,8 +231,7 @@ static enum mmul_status read_tensor(struct mmul_evaluator *e, struct walk *w, co
     char *path = NULL;
     int value = -1;
     if (!find_tensor(w, name))
-        return mmul_evaluator_fail(e, w->at, "'%s' has no '%s', which the state has", w->path,
-                                   name);
+        return mmul_evaluator_fail(e, w->at, "'%s' lacks '%s' of the state", w->path, name);
     if (MMUL_ALLOCATE(lent, 1, "a checkpoint", e->err) != MMUL_OK)
         return e->err->status;
     lent->next = e->script->lent; // the script owns it from here
@@ -256,7 +258,8 @@ static enum mmul_status read_turn(struct mmul_evaluator *e, struct walk *w) {
     errno = 0;
     w->turn = text != NULL ? strtoll(text, &end, 10) : -1;
     if (text == NULL || end == text || *end != '\0' || w->turn < 0 || errno != 0)
-        return mmul_evaluator_fail(e, w->at, "'%s' is no checkpoint: it names no turn", w->path);
+        return mmul_evaluator_fail(e, w->at, "'%s' is no checkpoint: no turn is stored in it",
+                                   w->path);
     return MMUL_OK;
 }
 
@@ -269,7 +272,7 @@ static enum mmul_status restore_tensors(struct mmul_evaluator *e, struct walk *w
         status = walk_state(e, w, "", initial, state);
     for (int64_t i = 0; status == MMUL_OK && i < count; i++)
         if (!w->seen[i])
-            status = mmul_evaluator_fail(e, w->at, "'%s' has '%s', which the state has not",
+            status = mmul_evaluator_fail(e, w->at, "'%s' has '%s', which is not in the state",
                                          w->path, mmul_tensors_get(w->tensors, i).name);
     mmul_free(w->seen);
     return status;
@@ -303,7 +306,8 @@ static enum mmul_status note_restored(struct mmul_evaluator *e, const struct wal
     e->script->restored_file = mmul_arena_copy_text(arena, w->target.file, e->err);
     if (e->script->restored_file == NULL || !is_there)
         return e->script->restored_file != NULL ? MMUL_OK : e->err->status;
-    snprintf(line, sizeof line, "goes on from turn %lld of '%.400s'", (long long)w->turn, w->path);
+    snprintf(line, sizeof line, "continues from turn %lld of '%.400s'", (long long)w->turn,
+             w->path);
     e->script->restored_line = mmul_arena_copy_text(arena, line, e->err);
     return e->script->restored_line != NULL ? MMUL_OK : e->err->status;
 }

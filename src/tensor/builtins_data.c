@@ -77,8 +77,9 @@ static enum mmul_status read_chars(const char *path, struct mmul_token_text *tex
         const int point = decode_utf8(bytes + at, text->bytes - at, &length);
         if (point < 0) {
             mmul_free(ids);
-            mmul_fail(err, MMUL_ERR_DATA, "'%s' is no UTF-8: byte %lld", path, (long long)at);
-            mmul_hint(err, "kind=\"bytes\" takes any file");
+            mmul_fail(err, MMUL_ERR_DATA, "'%s' is not UTF-8: invalid byte at offset %lld", path,
+                      (long long)at);
+            mmul_hint(err, "kind=\"bytes\" accepts any file");
             return err->status;
         }
         ids[point] = 1;
@@ -111,8 +112,9 @@ static enum mmul_status read_numbers(const char *path, int width, struct mmul_to
     text->count = text->bytes / width;
     text->vocabulary = 256;
     if (text->bytes % width != 0)
-        return mmul_fail(err, MMUL_ERR_DATA, "'%s' has %lld bytes: no whole number of 16 bits each",
-                         path, (long long)text->bytes);
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' has %lld bytes: not a multiple of 2 for 16-bit tokens", path,
+                         (long long)text->bytes);
     for (int64_t i = 0; width > 1 && i < text->count; i++)
         if (token_at(text, i) >= text->vocabulary)
             text->vocabulary = token_at(text, i) + 1;
@@ -239,7 +241,7 @@ static enum mmul_status read_tokens(struct mmul_evaluator *e, const struct mmul_
     *text = argument->object.tokens;
     if ((*text)->width > 1)
         return mmul_evaluator_fail(e, argument->node,
-                                   "%s is of characters or bytes: '%s' is of 16 bits each",
+                                   "%s needs a text of characters or bytes: '%s' has 16-bit tokens",
                                    function, (*text)->path);
     return MMUL_OK;
 }
@@ -265,7 +267,7 @@ enum mmul_status mmul_builtin_encode(struct mmul_evaluator *e, const struct mmul
         ids[count++] = id;
     }
     if (count == 0)
-        return mmul_evaluator_fail(e, arguments[0].node, "encode: there is no letter");
+        return mmul_evaluator_fail(e, arguments[0].node, "encode: the string is empty");
     if (borrow_integers(e, call, 1, count, &numbers, result) != MMUL_OK)
         return e->err->status;
     memcpy(numbers, ids, (size_t)count * sizeof *ids);
@@ -284,7 +286,7 @@ enum mmul_status mmul_builtin_decode(struct mmul_evaluator *e, const struct mmul
         read_tokens(e, &arguments[1], "decode", &letters.tokens) != MMUL_OK)
         return e->err->status;
     if (!mmul_shape_count(letters.shape, &count) || count > MMUL_STRING_MOST)
-        return mmul_evaluator_fail(e, call, "decode: more than %d letters", MMUL_STRING_MOST);
+        return mmul_evaluator_fail(e, call, "decode: more than %d ids", MMUL_STRING_MOST);
     enum mmul_status status = mmul_evaluator_tuple(e, &letters, 1, result);
     result->kind = MMUL_OBJECT_FORMAT;
     return status;
@@ -336,8 +338,9 @@ static enum mmul_status make_text_batch(struct mmul_evaluator *e, const struct m
         return e->err->status;
     if (length < 1 || length >= text->count)
         return mmul_evaluator_fail(
-            e, arguments[2].node, "windows of %lld of a text of %lld tokens: expected 1 to %lld",
-            (long long)length, (long long)text->count, (long long)text->count - 1);
+            e, arguments[2].node,
+            "window length %lld for a text of %lld tokens: expected 1 to %lld", (long long)length,
+            (long long)text->count, (long long)text->count - 1);
     if (borrow_integers(e, call, b->end - b->begin, length, &x, &pair[0]) != MMUL_OK ||
         borrow_integers(e, call, b->end - b->begin, length, &y, &pair[1]) != MMUL_OK)
         return e->err->status;
@@ -412,7 +415,7 @@ static enum mmul_status split_among_nodes(struct mmul_evaluator *e, const struct
     *begin = offsets[a->node];
     *end = offsets[a->node + 1];
     if (*begin == *end)
-        return mmul_evaluator_fail(e, at, "%lld are too few for %d nodes: node %d has none",
+        return mmul_evaluator_fail(e, at, "%lld rows are too few for %d nodes: node %d gets none",
                                    (long long)count, a->nodes, a->node);
     a->windows[a->node] += *end - *begin;
     return MMUL_OK;
@@ -492,7 +495,7 @@ enum mmul_status mmul_builtin_arange(struct mmul_evaluator *e, const struct mmul
     const double begin = mmul_object_number(&bounds[0]), end = mmul_object_number(&bounds[1]);
     const double count = ceil((end - begin) / mmul_object_number(&bounds[2]));
     if (mmul_object_number(&bounds[2]) == 0)
-        return mmul_evaluator_fail(e, call, "arange: the step is 0");
+        return mmul_evaluator_fail(e, call, "arange: the step must not be 0");
     if (!(count >= 1 && count <= INT32_MAX))
         return mmul_evaluator_fail(e, call, "arange: %g numbers, expected 1 to %d",
                                    count > 0 ? count : 0, INT32_MAX);

@@ -8,7 +8,8 @@
 
 static enum mmul_status fail_row(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                  const struct mmul_argument *x) {
-    return mmul_evaluator_fail(e, x->node, "%s of one axis, which is a row (1 x %lld) here",
+    return mmul_evaluator_fail(e, x->node,
+                               "%s of a one-axis array, which is stored as a row (1 x %lld)",
                                builtin->name, (long long)x->object.shape.cols);
 }
 
@@ -152,7 +153,7 @@ static enum mmul_status read_parts(struct mmul_evaluator *e, const struct mmul_a
         return status;
     }
     if (o->count >= MMUL_TUPLE_MOST)
-        return mmul_evaluator_fail(e, argument->node, "a tuple has %d elements at most",
+        return mmul_evaluator_fail(e, argument->node, "a tuple can have at most %d elements",
                                    MMUL_TUPLE_MOST);
     *count = o->count + 1;
     for (int i = 1; i <= *count; i++) {
@@ -166,7 +167,7 @@ static enum mmul_status read_parts(struct mmul_evaluator *e, const struct mmul_a
         if (bounds[i] < 0)
             bounds[i] += size;
         if (bounds[i] <= bounds[i - 1] || bounds[i] > size)
-            return mmul_evaluator_fail(e, argument->node, "a part is empty: [%lld:%lld] of %lld",
+            return mmul_evaluator_fail(e, argument->node, "empty part [%lld:%lld] of %lld",
                                        (long long)bounds[i - 1], (long long)bounds[i],
                                        (long long)size);
     }
@@ -343,7 +344,7 @@ static enum mmul_status read_term(struct mmul_evaluator *e, const struct mmul_no
         if (!is_letter)
             return mmul_evaluator_fail(e, at, "einsum: expected letters, a comma and '->'");
         if (memchr(begin, c, (size_t)(*text - begin)) != NULL)
-            return mmul_evaluator_fail(e, at, "einsum: '%c' stands twice in a term", c);
+            return mmul_evaluator_fail(e, at, "einsum: '%c' occurs twice in a term", c);
         if (*count == MMUL_AXES_MOST)
             return mmul_evaluator_fail(e, at, "einsum: a term has more than %d letters",
                                        MMUL_AXES_MOST);
@@ -390,7 +391,7 @@ static enum mmul_status read_result(struct mmul_evaluator *e, const struct mmul_
     } else if (*text == '\0')
         status = choose_result(e, at, with, labels, count);
     if (status == MMUL_OK && *text == ',')
-        return mmul_evaluator_fail(e, at, "einsum: of two matrices");
+        return mmul_evaluator_fail(e, at, "einsum: expected two matrices");
     if (status == MMUL_OK && *text != '\0')
         return mmul_evaluator_fail(e, at, "einsum: expected letters, a comma and '->'");
     for (int s = 0; status == MMUL_OK && s < MMUL_AXES_MOST; s++) {
@@ -436,7 +437,7 @@ enum mmul_status mmul_builtin_einsum(struct mmul_evaluator *e, const struct mmul
                                        "einsum: %d letters for %d axes (%s)", count,
                                        both[i].is_row ? 1 : both[i].axes, i == 0 ? "a" : "b");
         if (status == MMUL_OK && i == 0 && *text++ != ',')
-            return mmul_evaluator_fail(e, at, "einsum: of two matrices");
+            return mmul_evaluator_fail(e, at, "einsum: expected two matrices");
     }
     if (status == MMUL_OK)
         status = read_result(e, at, text, &made.with, &count);

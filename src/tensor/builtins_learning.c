@@ -131,9 +131,9 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
     if (mmul_argument_check_matrix(e, &arguments[0], "y") != MMUL_OK)
         return e->err->status;
     if (other != NULL || count == 0)
-        return mmul_evaluator_fail(e, arguments[1].node,
-                                   "grad is by matrices, or tuples of them, not by %s",
-                                   other != NULL ? mmul_object_name(other) : "an empty tuple");
+        return mmul_evaluator_fail(
+            e, arguments[1].node, "grad: x must be a matrix or nested tuples of matrices, found %s",
+            other != NULL ? mmul_object_name(other) : "an empty tuple");
     values = mmul_arena_allocate(e->arena, 2 * (size_t)count * sizeof *values, e->err);
     if (values == NULL)
         return e->err->status;
@@ -147,8 +147,9 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
     const bool is_of_before = arguments[0].object.job != e->job;
     if (mmul_program_gradients(e->program, &request, values + count, e->err) != MMUL_OK) {
         if (is_of_before)
-            mmul_hint(e->err, "a gradient stands in the turn of its y, before any 'if' on a number "
-                              "that is computed");
+            mmul_hint(e->err,
+                      "compute a gradient in the same turn as its y, before any 'if' on a number "
+                      "that is computed");
         return mmul_evaluator_locate(e, call);
     }
     return rebuild_structure(e, x, &gradients, result);

@@ -39,10 +39,10 @@ static enum mmul_status choose_extreme(struct mmul_evaluator *e, const struct mm
     for (int i = 0; i < count; i++) {
         struct mmul_object is_beyond = mmul_object_from_integer(1);
         if (!mmul_object_is_number(&numbers[i])) {
-            mmul_evaluator_fail(e, call, "%s of several values is of numbers alone, not of %s",
+            mmul_evaluator_fail(e, call, "%s of several values needs numbers, found %s",
                                 builtin->name, mmul_object_name(&numbers[i]));
             if (numbers[i].kind == MMUL_OBJECT_MATRIX)
-                mmul_hint(e->err, "%simum(x, y) is of each element", builtin->name);
+                mmul_hint(e->err, "%simum(x, y) works element by element", builtin->name);
             return MMUL_ERR_DATA;
         }
         if (i > 0)
@@ -63,7 +63,7 @@ enum mmul_status mmul_builtin_extreme(struct mmul_evaluator *e, const struct mmu
         return choose_extreme(e, builtin, call, numbers, count, result);
     if (arguments[3].node == NULL)
         return mmul_builtin_reduce(e, builtin, call, arguments, result);
-    mmul_evaluator_fail(e, arguments[3].node, "%s of a matrix takes 3 arguments at most",
+    mmul_evaluator_fail(e, arguments[3].node, "%s of a matrix takes at most 3 arguments",
                         builtin->name);
     mmul_hint(e->err, "%s(x, axis=None, keepdims=True)", builtin->name);
     return MMUL_ERR_DATA;
@@ -73,7 +73,7 @@ enum mmul_status mmul_builtin_extreme(struct mmul_evaluator *e, const struct mmu
 
 static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                   const struct mmul_argument *argument) {
-    mmul_evaluator_fail(e, argument->node, "%s is of a number, not of %s", builtin->name,
+    mmul_evaluator_fail(e, argument->node, "%s needs a number, found %s", builtin->name,
                         mmul_object_name(&argument->object));
     if (argument->object.kind == MMUL_OBJECT_MATRIX)
         mmul_hint(e->err, "x // 1 rounds down; print(f\"{x:.3f}\") prints an element rounded");
@@ -83,7 +83,7 @@ static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_bu
 static enum mmul_status make_whole(struct mmul_evaluator *e, const struct mmul_node *call, double x,
                                    struct mmul_object *result) {
     if (!(fabs(x) < 0x1p63))
-        return mmul_evaluator_fail(e, call, "%.6g is no whole number of 64 bits", fabs(x));
+        return mmul_evaluator_fail(e, call, "%.6g exceeds the range of 64-bit integers", fabs(x));
     *result = mmul_object_from_integer((int64_t)x);
     return MMUL_OK;
 }

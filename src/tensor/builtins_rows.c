@@ -92,7 +92,7 @@ static enum mmul_status read_bound(struct mmul_evaluator *e, const struct mmul_a
     if (argument->object.kind == MMUL_OBJECT_MATRIX) {
         mmul_evaluator_fail(e, argument->node, "clip: %s is a matrix, expected a number or None",
                             what);
-        mmul_hint(e->err, "minimum(maximum(x, low), high) is of matrices, too");
+        mmul_hint(e->err, "minimum(maximum(x, low), high) also accepts matrices");
         return MMUL_ERR_DATA;
     }
     enum mmul_status status = mmul_argument_get_real(e, argument, what, otherwise, &number);
@@ -157,9 +157,9 @@ enum mmul_status mmul_argument_get_axis_of(struct mmul_evaluator *e,
     if (status != MMUL_OK || !x->is_row || mmul_object_number(&argument->object) < 0)
         return status;
     mmul_evaluator_fail(e, argument->node,
-                        "%s along axis %d of one axis, which is a row (1 x %lld) here",
+                        "%s along axis %d of a one-axis array, which is stored as a row (1 x %lld)",
                         builtin->name, *axis, (long long)x->shape.cols);
-    mmul_hint(e->err, "axis=-1 is along its elements");
+    mmul_hint(e->err, "axis=-1 runs along its elements");
     return MMUL_ERR_DATA;
 }
 
@@ -211,7 +211,7 @@ enum mmul_status mmul_builtin_norm(struct mmul_evaluator *e, const struct mmul_b
                                                      is_layer ? 1e-5 : 1e-6, &row.with.epsilon);
     if (status == MMUL_OK && is_layer && row.operand_count == 1 &&
         arguments[2].object.kind != MMUL_OBJECT_NONE)
-        return mmul_evaluator_fail(e, arguments[2].node, "layer_norm adds b where it has w");
+        return mmul_evaluator_fail(e, arguments[2].node, "layer_norm takes b only together with w");
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
 }
 
@@ -285,7 +285,7 @@ enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul
     const bool is_sum = strcmp(builtin->name, "mean") == 0 || strcmp(builtin->name, "sum") == 0;
     if (status == MMUL_OK && x->are_pairs && all && is_sum)
         status = mmul_evaluator_warn(
-            e, call, "%s is of the differences of all pairs of %lld x 1 and 1 x %lld",
+            e, call, "%s covers the differences of all pairs of %lld x 1 and 1 x %lld",
             builtin->name, (long long)x->shape.rows, (long long)x->shape.rows);
     if (status != MMUL_OK || stays)
         return status;

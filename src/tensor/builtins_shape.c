@@ -21,7 +21,7 @@ static enum mmul_status read_shape(struct mmul_evaluator *e, const struct mmul_a
     enum mmul_status status = mmul_argument_get_sizes(e, argument, "shape", sizes, count);
     if (status == MMUL_OK && *count < 2)
         return mmul_evaluator_fail(e, argument->node,
-                                   "shape has one size, expected 2 to %d: rows are (1, n)",
+                                   "shape has one size, expected 2 to %d: a row is (1, n)",
                                    MMUL_AXES_MOST);
     return status;
 }
@@ -37,13 +37,13 @@ static enum mmul_status resolve_sizes(struct mmul_evaluator *e, const struct mmu
         all *= have[i]; // no overflow: the engine has checked the shape
     for (int i = 0; i < count; i++) {
         if (sizes[i] == -1 && open >= 0)
-            return mmul_evaluator_fail(e, at, "only one size can be -1, what is left for it");
+            return mmul_evaluator_fail(e, at, "only one size can be -1");
         if (sizes[i] < -1 || sizes[i] == 0)
-            return mmul_evaluator_fail(e, at, "size %lld cannot be had", (long long)sizes[i]);
+            return mmul_evaluator_fail(e, at, "invalid size %lld", (long long)sizes[i]);
         if (sizes[i] == -1)
             open = i;
         else if (!mmul_multiply_sizes(others, sizes[i], &others))
-            return mmul_evaluator_fail(e, at, "so many elements cannot be counted");
+            return mmul_evaluator_fail(e, at, "the number of elements exceeds 64 bits");
     }
     if (open >= 0 ? all % others != 0 : all != others)
         return mmul_evaluator_fail(e, at, "%s (%s) has %lld elements, which %s %lld",
@@ -90,12 +90,12 @@ enum mmul_status mmul_builtin_permute(struct mmul_evaluator *e, const struct mmu
     if (status != MMUL_OK)
         return status;
     if (count != x->axes)
-        return mmul_evaluator_fail(e, arguments[1].node, "%d axes are given, x has %d", count,
+        return mmul_evaluator_fail(e, arguments[1].node, "%d axes are given, but x has %d", count,
                                    x->axes);
     for (int i = 0; i < count; i++) {
         int64_t axis = axes[i] < 0 ? axes[i] + count : axes[i];
         if (axis < 0 || axis >= count || (seen >> axis & 1) != 0)
-            return mmul_evaluator_fail(e, arguments[1].node, "axes are 0 to %d, each once",
+            return mmul_evaluator_fail(e, arguments[1].node, "axes must be 0 to %d, each once",
                                        count - 1);
         seen |= 1U << axis;
         made.with.axes[MMUL_AXES_MOST - count + i] = MMUL_AXES_MOST - count + (int)axis;
@@ -107,9 +107,10 @@ enum mmul_status mmul_builtin_permute(struct mmul_evaluator *e, const struct mmu
 // Refuses rows of one numpy axis without axis=-1: numpy would join them along that axis, or refuse.
 static enum mmul_status fail_row(struct mmul_evaluator *e, const struct mmul_node *at, int axis,
                                  const struct mmul_object *row) {
-    mmul_evaluator_fail(e, at, "concat along axis %d of one axis, which is a row (1 x %lld) here",
-                        axis, (long long)row->shape.cols);
-    mmul_hint(e->err, "axis=-1 joins its elements, axis=-2 puts rows below each other");
+    mmul_evaluator_fail(
+        e, at, "concat along axis %d of a one-axis array, which is stored as a row (1 x %lld)",
+        axis, (long long)row->shape.cols);
+    mmul_hint(e->err, "axis=-1 joins the elements, axis=-2 stacks the rows");
     return MMUL_ERR_DATA;
 }
 
@@ -348,12 +349,12 @@ enum mmul_status mmul_builtin_len(struct mmul_evaluator *e, const struct mmul_bu
     }
     if (x->kind != MMUL_OBJECT_MATRIX)
         return mmul_evaluator_fail(e, arguments[0].node,
-                                   "len is of a tuple, a string or a matrix, not of %s",
+                                   "len needs a tuple, a string or a matrix, found %s",
                                    mmul_object_name(x));
     if (x->is_row) {
-        mmul_evaluator_fail(e, call, "len of one axis, which is a row (1 x %lld) here",
+        mmul_evaluator_fail(e, call, "len of a one-axis array, which is stored as a row (1 x %lld)",
                             (long long)x->shape.cols);
-        mmul_hint(e->err, "x.shape[1] is how many elements it has");
+        mmul_hint(e->err, "x.shape[1] is the number of elements");
         return MMUL_ERR_DATA;
     }
     mmul_object_sizes(x, sizes);

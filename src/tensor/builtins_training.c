@@ -110,8 +110,8 @@ static void update_parameter(struct emitter *w, optimiser *each, const void *how
 }
 
 static enum mmul_status fail_structure(struct emitter *w, const char *what) {
-    return w->status = mmul_evaluator_fail(w->e, w->at,
-                                           "%s has another structure than the parameters", what);
+    return w->status =
+               mmul_evaluator_fail(w->e, w->at, "%s and the parameters differ in structure", what);
 }
 
 // Applies `each` to nested tuples of parameters, gradients and state, all of one structure, and
@@ -130,13 +130,14 @@ static void update_nested(struct emitter *w, optimiser *each, const void *how, i
     if (w->status == MMUL_OK && x->kind == MMUL_OBJECT_MATRIX) {
         if (!mmul_shape_equal(x->shape, g->shape))
             w->status =
-                mmul_evaluator_fail(w->e, w->at, "a gradient has another shape than its parameter");
+                mmul_evaluator_fail(w->e, w->at, "a gradient and its parameter differ in shape");
         else
             update_parameter(w, each, how, entry);
         return;
     }
     if (w->status == MMUL_OK && x->kind != MMUL_OBJECT_TUPLE)
-        w->status = mmul_evaluator_fail(w->e, w->at, "parameters are matrices, or tuples of them");
+        w->status = mmul_evaluator_fail(w->e, w->at,
+                                        "parameters must be matrices or nested tuples of them");
     if (w->status != MMUL_OK)
         return;
     const int count = x->count;
@@ -167,9 +168,10 @@ static enum mmul_status read_state(struct mmul_evaluator *e, const struct mmul_a
                                    int remembered, struct parameter_state *entry) {
     const struct mmul_object *state = &argument->object;
     if (state->kind != MMUL_OBJECT_TUPLE || state->count != 1 + remembered)
-        return mmul_evaluator_fail(e, argument->node,
-                                   "state is a tuple of %d, as its function of that name makes it",
-                                   1 + remembered);
+        return mmul_evaluator_fail(
+            e, argument->node,
+            "state must be a tuple of %d, as made by the matching ..._state function",
+            1 + remembered);
     entry->parameter = state->items[0];
     for (int i = 0; i < remembered; i++)
         entry->remembered[i] = state->items[1 + i];
@@ -362,7 +364,7 @@ enum mmul_status mmul_builtin_adamw(struct mmul_evaluator *e, const struct mmul_
     if (status != MMUL_OK)
         return status;
     if (turn < 0)
-        return mmul_evaluator_fail(e, arguments[2].node, "turn is at least 0");
+        return mmul_evaluator_fail(e, arguments[2].node, "turn must be at least 0");
     a.first_part = 1 - pow(a.first, (double)turn + 1);
     a.second_part = 1 - pow(a.second, (double)turn + 1);
     check_gradient(&w, &arguments[1], &entry.parameter);

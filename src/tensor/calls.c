@@ -56,12 +56,12 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
         if (index >= parameters->count && is_keyword)
             return fail_keyword(e, n, parameters);
         if (!is_keyword && index >= parameters->positional) {
-            mmul_evaluator_fail(e, n, "%s takes %d argument%s at most", parameters->function,
+            mmul_evaluator_fail(e, n, "%s takes at most %d argument%s", parameters->function,
                                 parameters->positional, parameters->positional == 1 ? "" : "s");
             return hint_parameters(e, parameters);
         }
         if (arguments[index].node != NULL) {
-            mmul_evaluator_fail(e, n, "%s gets '%s' twice", parameters->function,
+            mmul_evaluator_fail(e, n, "%s: '%s' is given twice", parameters->function,
                                 parameters->names[index]);
             return hint_parameters(e, parameters);
         }
@@ -75,7 +75,7 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
     }
     for (int i = 0; i < parameters->count; i++)
         if (arguments[i].node == NULL && !parameters->is_optional[i]) {
-            mmul_evaluator_fail(e, call, "%s is called without '%s'", parameters->function,
+            mmul_evaluator_fail(e, call, "%s: argument '%s' is missing", parameters->function,
                                 parameters->names[i]);
             return hint_parameters(e, parameters);
         }
@@ -93,8 +93,7 @@ static enum mmul_status evaluate_body(struct mmul_evaluator *e, const struct mmu
     struct mmul_frame *frame = mmul_arena_allocate(e->arena, sizeof *frame, e->err);
     for (const struct mmul_frame *f = e->frame; f != NULL; f = f->caller)
         if (f->function == definition)
-            return mmul_evaluator_fail(e, call,
-                                       "%s calls itself: recursion is not in this part of Python",
+            return mmul_evaluator_fail(e, call, "%s calls itself: recursion is not supported",
                                        definition->text);
     if (frame == NULL)
         return e->err->status;
@@ -182,8 +181,8 @@ static bool needs_all_nodes(const struct mmul_builtin *builtin) {
 
 static enum mmul_status fail_apart(struct mmul_evaluator *e, const struct mmul_node *call,
                                    const struct mmul_builtin *builtin) {
-    mmul_evaluator_fail(e, call, "%s is not for what every node does apart", builtin->name);
-    mmul_hint(e->err, "before it, or, of average(...), behind it");
+    mmul_evaluator_fail(e, call, "%s cannot be used inside apart(...)", builtin->name);
+    mmul_hint(e->err, "call it before apart(...), or after it on average(...)");
     return MMUL_ERR_DATA;
 }
 
@@ -209,14 +208,14 @@ enum mmul_status mmul_evaluate_call(struct mmul_evaluator *e, const struct mmul_
     int count = 0;
     const struct mmul_builtin *table = mmul_builtins(&count);
     if (callee->kind == MMUL_NODE_ATTRIBUTE) {
-        mmul_evaluator_fail(e, callee, "methods are not in this part of Python");
+        mmul_evaluator_fail(e, callee, "methods are not supported");
         for (int i = 0; i < count; i++)
             if (strcmp(table[i].name, callee->text) == 0)
                 mmul_hint(e->err, "%s(%s)", table[i].name, table[i].parameters);
         return MMUL_ERR_DATA;
     }
     if (callee->kind != MMUL_NODE_NAME)
-        return mmul_evaluator_fail(e, callee, "only what has a name can be called");
+        return mmul_evaluator_fail(e, callee, "only a named function can be called");
     for (const struct mmul_frame *f = e->frame; f != NULL; f = f == e->top ? NULL : e->top)
         for (const struct mmul_binding *b = f->bindings; b != NULL; b = b->next) {
             if (strcmp(b->name, callee->text) != 0)
@@ -230,7 +229,8 @@ enum mmul_status mmul_evaluate_call(struct mmul_evaluator *e, const struct mmul_
         if (strcmp(table[i].name, callee->text) == 0)
             return call_builtin(e, call, &table[i], result);
     if (strcmp(callee->text, "range") == 0 || strcmp(callee->text, "loop") == 0)
-        return mmul_evaluator_fail(e, callee, "%s is for loops: for i in %s(...):", callee->text,
+        return mmul_evaluator_fail(e, callee,
+                                   "%s can only be used in a loop: for i in %s(...):", callee->text,
                                    callee->text);
     struct mmul_object ignored;
     return mmul_evaluate(e, callee, &ignored); // reports the unknown name

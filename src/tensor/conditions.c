@@ -30,7 +30,7 @@ static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_no
                                   const char *word, const struct mmul_object *x) {
     if (word != NULL)
         return mmul_evaluate_fail_condition(e, at, word, x);
-    mmul_evaluator_fail(e, at, "a condition is a number here, not %s", mmul_object_name(x));
+    mmul_evaluator_fail(e, at, "a condition must be a number, found %s", mmul_object_name(x));
     if (x->kind == MMUL_OBJECT_MATRIX)
         mmul_hint(e->err, "where(c, x, y) chooses element by element");
     return MMUL_ERR_DATA;
@@ -42,9 +42,9 @@ static enum mmul_status check_place(struct mmul_evaluator *e, const struct mmul_
     if (e->frame == e->top && e->loops > 0)
         return MMUL_OK;
     mmul_evaluator_fail(e, at,
-                        "'if' on a number that is computed stands in a turn of loop(...), outside "
+                        "'if' on a computed number is only allowed inside loop(...) and outside "
                         "of functions");
-    mmul_hint(e->err, "where(c, x, y) chooses without an if");
+    mmul_hint(e->err, "where(c, x, y) chooses without 'if'");
     return MMUL_ERR_DATA;
 }
 

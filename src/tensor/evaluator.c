@@ -64,7 +64,7 @@ enum mmul_status mmul_evaluator_read_function(struct mmul_evaluator *e,
            (node->kind != MMUL_NODE_NAME || strcmp(binding->name, node->text) != 0))
         binding = binding->next;
     if (binding == NULL || binding->object.kind != MMUL_OBJECT_FUNCTION)
-        return mmul_evaluator_fail(e, node, "expected the name of a function of the text");
+        return mmul_evaluator_fail(e, node, "expected the name of a function defined in this file");
     *result = binding->object;
     return MMUL_OK;
 }
@@ -90,7 +90,9 @@ enum mmul_status mmul_evaluator_copy_text(struct mmul_evaluator *e, const char *
 enum mmul_status mmul_evaluator_step(struct mmul_evaluator *e, const struct mmul_node *node) {
     enum { DEPTH_MOST = 4 * MMUL_NESTING_MOST };
     if (++e->steps > MMUL_STEPS_MOST)
-        return mmul_evaluator_fail(e, node, "the program has more than %d steps", MMUL_STEPS_MOST);
+        return mmul_evaluator_fail(e, node,
+                                   "the program evaluates more than %d expressions and statements",
+                                   MMUL_STEPS_MOST);
     if (e->depth >= DEPTH_MOST)
         return mmul_evaluator_fail(e, node, "calls are nested too deeply");
     return MMUL_OK;

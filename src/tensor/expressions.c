@@ -13,7 +13,7 @@ enum mmul_status mmul_evaluate_tuple(struct mmul_evaluator *e, const struct mmul
     int count = 0;
     for (const struct mmul_node *child = node->first; child != NULL; child = child->next) {
         if (count == MMUL_TUPLE_MOST)
-            return mmul_evaluator_fail(e, child, "a tuple has %d elements at most",
+            return mmul_evaluator_fail(e, child, "a tuple can have at most %d elements",
                                        MMUL_TUPLE_MOST);
         if (targets != NULL) {
             e->named = child;
@@ -44,8 +44,7 @@ static enum mmul_status evaluate_negative(struct mmul_evaluator *e, const struct
     if (operand.object.kind == MMUL_OBJECT_MATRIX)
         return mmul_apply_elements(e, node, "neg", &operand, 1, result);
     if (!mmul_object_is_number(&operand.object))
-        return mmul_evaluator_fail(e, node, "%s has no negative",
-                                   mmul_object_name(&operand.object));
+        return mmul_evaluator_fail(e, node, "cannot negate %s", mmul_object_name(&operand.object));
     const struct mmul_object zero = mmul_object_from_integer(0);
     *result = mmul_object_from_real(-operand.object.real);
     const char *problem = operand.object.kind == MMUL_OBJECT_REAL
@@ -57,9 +56,9 @@ static enum mmul_status evaluate_negative(struct mmul_evaluator *e, const struct
 enum mmul_status mmul_evaluate_fail_condition(struct mmul_evaluator *e,
                                               const struct mmul_node *node, const char *word,
                                               const struct mmul_object *x) {
-    mmul_evaluator_fail(e, node, "'%s' is for numbers, not for %s", word, mmul_object_name(x));
+    mmul_evaluator_fail(e, node, "'%s' needs numbers, found %s", word, mmul_object_name(x));
     if (x->kind == MMUL_OBJECT_MATRIX)
-        mmul_hint(e->err, "of what is 0 or 1: %s",
+        mmul_hint(e->err, "for values 0 and 1: %s",
                   word[0] == 'a'   ? "minimum(x, y)"
                   : word[0] == 'o' ? "maximum(x, y)"
                                    : "1 - x");
@@ -105,7 +104,8 @@ static enum mmul_status join_tuples(struct mmul_evaluator *e, const struct mmul_
                                     struct mmul_object *result) {
     struct mmul_object items[MMUL_TUPLE_MOST];
     if (x->count + y->count > MMUL_TUPLE_MOST)
-        return mmul_evaluator_fail(e, node, "a tuple has %d elements at most", MMUL_TUPLE_MOST);
+        return mmul_evaluator_fail(e, node, "a tuple can have at most %d elements",
+                                   MMUL_TUPLE_MOST);
     for (int i = 0; i < x->count + y->count; i++)
         items[i] = i < x->count ? x->items[i] : y->items[i - x->count];
     return mmul_evaluator_tuple(e, items, x->count + y->count, result);
@@ -135,7 +135,7 @@ static enum mmul_status apply_to_others(struct mmul_evaluator *e, const struct m
         *result = mmul_object_from_bool(equal == (node->text[0] == '='));
         return MMUL_OK;
     }
-    return mmul_evaluator_fail(e, node, "'%s' is not for %s and %s", node->text,
+    return mmul_evaluator_fail(e, node, "'%s' cannot combine %s and %s", node->text,
                                mmul_object_name(x), mmul_object_name(y));
 }
 
@@ -151,7 +151,7 @@ static enum mmul_status apply_operator(struct mmul_evaluator *e, const struct mm
     if (!numbers)
         return apply_to_others(e, node, operands, result);
     if (strcmp(node->text, "@") == 0)
-        return mmul_evaluator_fail(e, node, "'@' is for matrices, not for numbers");
+        return mmul_evaluator_fail(e, node, "'@' needs matrices, found numbers");
     const char *problem = mmul_number_calculate(node->text, x, y, result);
     return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
 }
@@ -251,8 +251,8 @@ static enum mmul_status read_index(struct mmul_evaluator *e, const struct mmul_n
     int64_t given = 0;
     enum mmul_status status = mmul_evaluate(e, node, &index.object);
     if (status == MMUL_OK && index.object.kind == MMUL_OBJECT_MATRIX) {
-        mmul_evaluator_fail(e, node, "an index is a number here, not a matrix");
-        mmul_hint(e->err, "take(table, ids) has rows by a matrix of them");
+        mmul_evaluator_fail(e, node, "cannot index with a matrix: expected a number");
+        mmul_hint(e->err, "take(table, ids) selects rows by a matrix of indices");
         return MMUL_ERR_DATA;
     }
     if (status == MMUL_OK)
@@ -279,7 +279,7 @@ static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul
     bool is_dropped[MMUL_AXES_MOST] = {false}, are_dropped = false;
     if (x->is_row && node->first->next == node->last && !is_all(node->last)) {
         const bool is_slice = node->last->kind == MMUL_NODE_SLICE;
-        mmul_evaluator_fail(e, node, "%s of one axis, which is a row (1 x %lld) here",
+        mmul_evaluator_fail(e, node, "%s of a one-axis array, which is stored as a row (1 x %lld)",
                             is_slice ? "a slice" : "an index", (long long)x->shape.cols);
         mmul_hint(e->err, "%s",
                   is_slice ? "x[:, a:b] has elements a to b - 1" : "x[0, i] is an element");
@@ -288,7 +288,7 @@ static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul
     mmul_object_sizes(x, call.with.end);
     for (const struct mmul_node *n = node->first->next; n != NULL; n = n->next, axis++) {
         if (axis == MMUL_AXES_MOST)
-            return mmul_evaluator_fail(e, n, "%d slices for %d axes (%s)", x->axes + 1, x->axes,
+            return mmul_evaluator_fail(e, n, "%d indices for %d axes (%s)", x->axes + 1, x->axes,
                                        mmul_object_shape(x, shape));
         int64_t size = call.with.end[axis];
         is_dropped[axis] = n->kind != MMUL_NODE_SLICE;
@@ -320,7 +320,7 @@ static enum mmul_status evaluate_subscript(struct mmul_evaluator *e, const struc
     if (x.kind != MMUL_OBJECT_TUPLE)
         return mmul_evaluator_fail(e, node, "%s has no elements", mmul_object_name(&x));
     if (node->first->next != node->last || node->last->kind == MMUL_NODE_SLICE)
-        return mmul_evaluator_fail(e, node, "of a tuple only one element can be taken here");
+        return mmul_evaluator_fail(e, node, "a tuple takes a single index");
     status = mmul_evaluate(e, node->last, &index.object);
     if (status == MMUL_OK)
         status = mmul_argument_get_integer(e, &index, "an index", &i);
@@ -360,7 +360,7 @@ static enum mmul_status evaluate_attribute(struct mmul_evaluator *e, const struc
         return mmul_evaluator_tuple(e, sizes, x.axes, result);
     }
     const char *nearest = mmul_nearest(node->text, names);
-    mmul_evaluator_fail(e, node, "a matrix has no '.%s' here: .T and .shape are there", node->text);
+    mmul_evaluator_fail(e, node, "a matrix has no '.%s': available are .T and .shape", node->text);
     if (nearest != NULL)
         mmul_hint(e->err, ".%s?", nearest);
     return MMUL_ERR_DATA;
@@ -379,7 +379,7 @@ static enum mmul_status evaluate_kind(struct mmul_evaluator *e, const struct mmu
         *result = (struct mmul_object){.kind = MMUL_OBJECT_STRING, .text = node->text};
         return strlen(node->text) < MMUL_STRING_MOST
                    ? MMUL_OK
-                   : mmul_evaluator_fail(e, node, "a string has fewer than %d bytes",
+                   : mmul_evaluator_fail(e, node, "a string must be shorter than %d bytes",
                                          MMUL_STRING_MOST);
     case MMUL_NODE_FORMAT:
         return evaluate_format(e, node, result);

@@ -184,7 +184,7 @@ static enum mmul_status note_change(struct mmul_evaluator *e, const struct mmul_
     if (before->type == FITS_BOTH || now->type == FITS_BOTH || before->type == now->type)
         return MMUL_OK;
     const char *name = *now->place.name != '\0' ? now->place.name : "the state";
-    snprintf(text, sizeof text, "'%.100s' is %s and becomes %s in %s of line %d", name,
+    snprintf(text, sizeof text, "'%.100s' changes from %s to %s in %s of line %d", name,
              before->type == FLOAT64 ? "float64" : "float32",
              now->type == FLOAT64 ? "float64" : "float32",
              at->kind == MMUL_NODE_FOR ? "the loop" : "apart",

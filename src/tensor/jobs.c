@@ -49,8 +49,8 @@ int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
                    const struct mmul_object *matrix) {
     int value = matrix->value;
     if (matrix->parts != NULL && e->apart == NULL && at != NULL) {
-        mmul_evaluator_fail(e, at, "every node has a value of its own here");
-        mmul_hint(e->err, "average(x) makes one of them");
+        mmul_evaluator_fail(e, at, "this value differs between the nodes");
+        mmul_hint(e->err, "average(x) combines them");
         return -1;
     }
     if (matrix->job == e->job)
@@ -370,11 +370,11 @@ static enum mmul_status check_alike(struct mmul_evaluator *e, const struct mmul_
         return mmul_evaluator_fail(
             e, loop->first, "'%s' is %s at the beginning of a turn and %s at its end",
             name->binding->name, mmul_object_shape(before, here), mmul_object_shape(now, there));
-    return mmul_evaluator_fail(e, loop->first,
-                               "'%s' is %s at the beginning of a turn and another one, or %s, at "
-                               "its end",
-                               name->binding->name, mmul_object_name(before),
-                               mmul_object_name(now));
+    return mmul_evaluator_fail(
+        e, loop->first,
+        "'%s' is %s at the beginning of a turn but changes its structure, or is %s, at "
+        "its end",
+        name->binding->name, mmul_object_name(before), mmul_object_name(now));
 }
 
 enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mmul_node *loop,

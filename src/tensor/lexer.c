@@ -52,8 +52,8 @@ static enum mmul_status skip_blanks(struct mmul_lexer *lexer, struct mmul_error 
                  !(c == '\n' && lexer->brackets > 0) && !(c == '\t' && lexer->is_line_begun))
             return MMUL_OK;
     }
-    fail_at(lexer, 1, err, "a backslash at the end of a line is not in this part of Python");
-    mmul_hint(err, "inside brackets lines go on without one");
+    fail_at(lexer, 1, err, "a backslash at the end of a line is not supported");
+    mmul_hint(err, "inside brackets a line continues without it");
     return MMUL_ERR_DATA;
 }
 
@@ -69,7 +69,7 @@ static enum mmul_status begin_line(struct mmul_lexer *lexer, struct mmul_error *
             return status;
     }
     if (peek(lexer, 0) == '\t')
-        return fail_at(lexer, 1, err, "lines begin with blanks here, not with tabs");
+        return fail_at(lexer, 1, err, "indent with blanks, not with tabs");
     int indent = peek(lexer, 0) < 0 ? 0 : lexer->at - begin;
     lexer->is_line_begun = true;
     if (indent > lexer->indents[lexer->indent_count - 1]) {
@@ -84,7 +84,7 @@ static enum mmul_status begin_line(struct mmul_lexer *lexer, struct mmul_error *
         lexer->dedents++;
     }
     if (indent != lexer->indents[lexer->indent_count - 1])
-        return fail_at(lexer, 1, err, "the line begins where no block does");
+        return fail_at(lexer, 1, err, "the indentation matches no enclosing block");
     return MMUL_OK;
 }
 
@@ -108,7 +108,7 @@ static enum mmul_status take_number(struct mmul_lexer *lexer, struct mmul_error 
             lexer->at++;
     }
     if (is_letter(peek(lexer, 0)) || (is_padded && !is_real)) {
-        fail_at(lexer, 1, err, "numbers are decimal here, as in 64, 1e-5 or 0.5");
+        fail_at(lexer, 1, err, "expected a decimal number such as 64, 1e-5 or 0.5");
         return MMUL_ERR_DATA;
     }
     return MMUL_OK;
@@ -125,7 +125,7 @@ static enum mmul_status take_string(struct mmul_lexer *lexer, struct mmul_token 
     for (;; lexer->at++) {
         int c = peek(lexer, 0);
         if (c < 0 || (c == '\n' && quotes == 1))
-            return fail_at(&before, 1, err, "the string does not end");
+            return fail_at(&before, 1, err, "the string has no closing quote");
         if (c == '\\' && peek(lexer, 1) >= 0) {
             lexer->at++;
             continue;
@@ -155,7 +155,7 @@ static enum mmul_status take_operator(struct mmul_lexer *lexer, struct mmul_erro
         const struct mmul_span at = {lexer->at, lexer->at + 1};
         if (c < ' ' || c > '~')
             return mmul_source_fail(lexer->source, at, err,
-                                    "byte 0x%02X stands outside strings and comments", (unsigned)c);
+                                    "byte 0x%02X outside of strings and comments", (unsigned)c);
         return mmul_source_fail(lexer->source, at, err, "unexpected '%c'", c);
     }
     lexer->brackets += strchr("([{", c) != NULL;
@@ -176,8 +176,7 @@ static enum mmul_status take_word(struct mmul_lexer *lexer, struct mmul_token *t
     if (token->is_format)
         return take_string(lexer, token, err);
     lexer->at = begin;
-    return fail_at(lexer, 1, err,
-                   "of the strings with a prefix only f\"...\" is in this part of Python");
+    return fail_at(lexer, 1, err, "f\"...\" is the only supported string prefix");
 }
 
 enum mmul_status mmul_lexer_next(struct mmul_lexer *lexer, struct mmul_token *token,

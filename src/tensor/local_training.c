@@ -285,7 +285,7 @@ static enum mmul_status evaluate_iteration(struct mmul_evaluator *e, const struc
         status = e->call(e, t->call, &function, arguments, result);
     if (status == MMUL_OK && !mmul_objects_match(&t->state, result))
         status = mmul_evaluator_fail(
-            e, t->call, "%s returns another state than it is given: other matrices, or shapes",
+            e, t->call, "%s changes the structure of its state: other matrices or shapes",
             t->function->text);
     return status;
 }
@@ -465,21 +465,21 @@ enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_
     (void)builtin;
     if (function->count != 2)
         return mmul_evaluator_fail(e, arguments[0].node,
-                                   "f is a function of the text, of a state and a turn");
+                                   "f must be a function of two parameters, a state and a turn");
     if (!has_matrix(&t.state))
-        return mmul_evaluator_fail(e, arguments[1].node, "a state has matrices, which learn");
+        return mmul_evaluator_fail(e, arguments[1].node, "the state must contain matrices");
     if (e->frame != e->top || e->named != call)
-        return mmul_evaluator_fail(e, call, "apart stands outside of functions: NAME = apart(...)");
+        return mmul_evaluator_fail(
+            e, call, "apart must be assigned outside of functions: NAME = apart(...)");
     if (mmul_argument_get_integer(e, &arguments[2], "first", &t.at) != MMUL_OK ||
         mmul_argument_get_integer(e, &arguments[3], "turns", &turns) != MMUL_OK)
         return e->err->status;
     if (t.at < 0 || turns < 1)
-        return mmul_evaluator_fail(e, call, "apart: first is at least 0, turns are at least 1");
+        return mmul_evaluator_fail(e, call, "apart: first must be at least 0 and turns at least 1");
     if (e->script->only_checked)
         return check_local_training(e, &t, turns, result);
     if (e->script->runner.apart == NULL)
-        return mmul_evaluator_fail(e, call,
-                                   "what nodes do apart is carried out by `mpimatmul run`");
+        return mmul_evaluator_fail(e, call, "apart(...) needs `mpimatmul run`");
     return run_local_training(e, &t, turns, result);
 }
 
@@ -496,7 +496,7 @@ static enum mmul_status map_matrices(struct mmul_evaluator *e, const struct mmul
     if (x->kind == MMUL_OBJECT_MATRIX)
         return each(e, at, x, made);
     if (x->kind != MMUL_OBJECT_TUPLE)
-        return mmul_evaluator_fail(e, at, "average is of matrices, or tuples of them, not of %s",
+        return mmul_evaluator_fail(e, at, "average needs matrices or tuples of them, found %s",
                                    mmul_object_name(x));
     for (int i = 0; i < x->count; i++)
         if (map_matrices(e, at, each, &x->items[i], &items[i]) != MMUL_OK)
@@ -510,7 +510,9 @@ static enum mmul_status check_differs_per_node(struct mmul_evaluator *e, const s
     *made = *x;
     return x->parts != NULL
                ? MMUL_OK
-               : mmul_evaluator_fail(e, at, "average is of what apart has made: this is one value");
+               : mmul_evaluator_fail(
+                     e, at,
+                     "average needs a result of apart(...): all nodes have the same value here");
 }
 
 // Computes the node's summand; each of its ranks contributes an equal part.

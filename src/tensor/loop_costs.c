@@ -190,7 +190,7 @@ static void print_aparts(const struct mmul_script *script, const struct mmul_pro
         const struct cost planned = cost_of(plan, a->value_begin, a->value_end);
         char bytes[32];
         fprintf(stream,
-                "apart of line %d: %lld turn%s of %.6f s on each node, 0 B between nodes in each "
+                "apart in line %d: %lld turn%s of %.6f s on each node, 0 B between nodes per turn "
                 "(%s if together); state: %d %s\n",
                 a->line, (long long)a->turns, a->turns == 1 ? "" : "s",
                 mmul_program_plan_apart_seconds(plan, a->value_begin, a->value_end),
@@ -206,12 +206,12 @@ void mmul_script_print_loops(const struct mmul_script *script, const struct mmul
         char bytes[32];
         const bool is_apart =
             replace_apart_cost(script, plan, loop->value_begin, loop->value_end, &cost);
-        fprintf(stream,
-                "loop of line %d: %s%lld turn%s of %.6f s, %s between nodes in each; carried: %s\n",
-                loop->line, loop->may_break ? "up to " : "", (long long)(loop->end - loop->first),
-                loop->end - loop->first == 1 ? "" : "s", cost.seconds,
-                bytes_text(cost.bytes, bytes),
-                loop->carried[0] != '\0' ? loop->carried : "nothing");
+        fprintf(
+            stream,
+            "loop in line %d: %s%lld turn%s of %.6f s, %s between nodes per turn; carried: %s\n",
+            loop->line, loop->may_break ? "up to " : "", (long long)(loop->end - loop->first),
+            loop->end - loop->first == 1 ? "" : "s", cost.seconds, bytes_text(cost.bytes, bytes),
+            loop->carried[0] != '\0' ? loop->carried : "nothing");
         if (!is_apart)
             print_apart_alternative(script, plan, loop, cost, stream);
     }

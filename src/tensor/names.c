@@ -43,7 +43,7 @@ static enum mmul_status fail_unknown(struct mmul_evaluator *e, const struct mmul
         names[count++] = table[i].name;
     const char *instead = mmul_refusal_find_alternative(node->text),
                *nearest = mmul_nearest(node->text, names);
-    mmul_evaluator_fail(e, node, "nothing is called '%s'", node->text);
+    mmul_evaluator_fail(e, node, "unknown name '%s'", node->text);
     if (instead != NULL)
         mmul_hint(e->err, "%s", instead);
     else if (nearest != NULL)
@@ -59,13 +59,13 @@ enum mmul_status mmul_evaluator_read(struct mmul_evaluator *e, const struct mmul
     if (binding == NULL && e->frame->function != NULL) {
         // As in Python, an assignment anywhere makes the name local to the whole function.
         if (mmul_node_assigns(e->frame->function->last, node->text))
-            return mmul_evaluator_fail(e, node, "'%s' is read before it is assigned to",
-                                       node->text);
+            return mmul_evaluator_fail(e, node, "'%s' is read before it is assigned", node->text);
         binding = find_binding(e->top, node->text);
     }
     if (binding != NULL && binding->object.is_unknown) {
-        mmul_evaluator_fail(e, node, "'%s' is of a turn of a loop that is over", node->text);
-        mmul_hint(e->err, "what is assigned to before the loop, too, outlives it");
+        mmul_evaluator_fail(e, node, "'%s' was assigned only inside a loop(...) that has ended",
+                            node->text);
+        mmul_hint(e->err, "assign it before the loop as well to keep it afterwards");
         return MMUL_ERR_DATA;
     }
     if (binding != NULL && binding->object.kind != MMUL_OBJECT_FUNCTION) {
@@ -77,7 +77,7 @@ enum mmul_status mmul_evaluator_read(struct mmul_evaluator *e, const struct mmul
     for (int i = 0; i < count; i++)
         is_function |= strcmp(table[i].name, node->text) == 0;
     if (is_function)
-        return mmul_evaluator_fail(
-            e, node, "'%s' is a function: only calls of it are in this part of Python", node->text);
+        return mmul_evaluator_fail(e, node, "'%s' is a function: it can only be called",
+                                   node->text);
     return fail_unknown(e, node);
 }

@@ -40,7 +40,7 @@ static bool read_whole(const char **at, int *number) {
 }
 
 static const char *read_format(const char *at, bool is_text, struct format *f) {
-    static const char too_wide[] = "a format has a width and a precision below 1000";
+    static const char too_wide[] = "width and precision of a format must be below 1000";
     const int first = count_character_bytes(at);
     *f = (struct format){.fill = " ", .fill_bytes = 1, .align = is_text ? '<' : '>', .sign = '-'};
     const bool has_fill = is_align(at[first]), has_align = has_fill || is_align(*at);
@@ -67,16 +67,16 @@ static const char *read_format(const char *at, bool is_text, struct format *f) {
         f->grouping = *at++;
     if (*at == '.') {
         if (!isdigit((unsigned char)*++at))
-            return "a precision is missing behind '.'";
+            return "a precision must follow '.'";
         if (!read_whole(&at, &f->precision))
             return too_wide;
     }
     if (isalpha((unsigned char)*at) || *at == '%')
         f->type = *at++;
     if (*at != '\0')
-        return "formats are of the form [[fill]align][sign][0][width][,][.precision][type] here";
+        return "expected a format [[fill]align][sign][0][width][,][.precision][type]";
     if (is_text && (has_sign || f->grouping != '\0' || f->align == '='))
-        return "a string has no sign and no groups of digits";
+        return "a format of a string cannot have a sign or grouping";
     return NULL;
 }
 
@@ -84,13 +84,15 @@ static const char *read_format(const char *at, bool is_text, struct format *f) {
 static const char *check_type(const struct format *f, const struct mmul_object *x) {
     const bool is_whole = mmul_object_is_integer(x);
     if (x->kind == MMUL_OBJECT_STRING)
-        return f->type == '\0' || f->type == 's' ? NULL : "of a string the type is s, or none";
+        return f->type == '\0' || f->type == 's'
+                   ? NULL
+                   : "the format type of a string must be s or omitted";
     if (f->type != '\0' && strchr("deEfFgG%", f->type) == NULL)
-        return "of a number the type is one of d, e, f, g and %, or none";
+        return "the format type of a number must be d, e, f, g, %, or omitted";
     if (f->type == 'd' && !is_whole)
-        return "the type d is of whole numbers";
+        return "format type d needs an integer";
     if (is_whole && f->precision >= 0 && (f->type == '\0' || f->type == 'd'))
-        return "a whole number has no precision, but with the types e, f, g and %";
+        return "an integer takes a precision only with type e, f, g or %";
     return NULL;
 }
 
@@ -261,7 +263,7 @@ const char *mmul_format_write(const char *spec, const struct mmul_object *x, cha
         return NULL;
     }
     if (!is_text && !mmul_object_is_number(x))
-        return "a format is of a number or a string";
+        return "a format needs a number or a string";
     const char *problem = read_format(spec, is_text, &f);
     if (problem == NULL)
         problem = check_type(&f, x);

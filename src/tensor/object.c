@@ -129,7 +129,7 @@ void mmul_object_format(const struct mmul_object *object, char *text, size_t cap
 
 // -------------------------------------------------------------------------------------- arithmetic
 
-static const char *const TOO_LARGE = "the result does not fit into 64 bits";
+static const char *const TOO_LARGE = "the result exceeds 64 bits";
 
 static bool power(int64_t base, int64_t exponent, int64_t *result) {
     *result = 1;
@@ -222,11 +222,11 @@ const char *mmul_number_calculate(const char *symbol, const struct mmul_object *
     if (right == 0 && (letter == '/' || letter == 'q' || letter == '%'))
         return "division by zero";
     if (letter == 'p' && left == 0 && right < 0)
-        return "0 has no negative power";
+        return "0 cannot be raised to a negative power";
     if (whole && letter != '/' && !(letter == 'p' && y->integer < 0))
         return calculate_whole(letter, x->integer, y->integer, result);
     *result = mmul_object_from_real(calculate_real(letter, left, right));
     if (letter == 'p' && isnan(result->real) && !isnan(left) && !isnan(right))
-        return "the power of a negative number is no real number";
+        return "the power of this negative number is not real";
     return NULL;
 }

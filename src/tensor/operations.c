@@ -127,7 +127,7 @@ static enum mmul_status fail_product(struct mmul_evaluator *e, const struct mmul
     int axis = x[0] != y[0] && x[0] != 1 && y[0] != 1 ? 0 : 1;
     mmul_evaluator_fail(e, at, "cannot multiply %s by %s: sizes %lld and %lld of axis %d differ",
                         left, right, (long long)x[axis], (long long)y[axis], axis - MMUL_AXES_MOST);
-    mmul_hint(e->err, "sizes of 1 repeat");
+    mmul_hint(e->err, "sizes of 1 are broadcast");
     return MMUL_ERR_DATA;
 }
 
@@ -186,7 +186,7 @@ static enum mmul_status warn_of_pairs(struct mmul_evaluator *e, const struct mmu
     if (strcmp(verb_of(operation), "compare") != 0 || strcmp(operation, "maximum") == 0 ||
         strcmp(operation, "minimum") == 0)
         return MMUL_OK;
-    return mmul_evaluator_warn(e, at, "all pairs of %s and %s are compared",
+    return mmul_evaluator_warn(e, at, "compares all pairs of %s and %s",
                                describe(e, &operands[0], left), describe(e, &operands[1], right));
 }
 
@@ -216,7 +216,7 @@ enum mmul_status mmul_apply_elements(struct mmul_evaluator *e, const struct mmul
                                 verb_of(operation), describe(e, &operands[last], left),
                                 describe(e, &operands[i], right), (long long)so_far[s],
                                 (long long)sizes[s], s - MMUL_AXES_MOST);
-            mmul_hint(e->err, "sizes of 1 repeat");
+            mmul_hint(e->err, "sizes of 1 are broadcast");
             return MMUL_ERR_DATA;
         }
         last = i;
@@ -244,5 +244,5 @@ enum mmul_status mmul_apply_operator(struct mmul_evaluator *e, const struct mmul
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
         if (strcmp(operations[i][0], node->text) == 0)
             return mmul_apply_elements(e, node, operations[i][1], operands, 2, result);
-    return mmul_evaluator_fail(e, node, "'%s' is not for matrices", node->text);
+    return mmul_evaluator_fail(e, node, "'%s' cannot be applied to matrices", node->text);
 }

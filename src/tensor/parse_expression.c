@@ -35,7 +35,7 @@ static enum mmul_status parse_number(struct mmul_parser *parser, struct mmul_nod
     if ((*node)->is_integer)
         (*node)->integer = strtoll(text, NULL, 10);
     if (errno == ERANGE && (*node)->is_integer)
-        return fail_at(parser, at, "whole numbers are below 2^63 here");
+        return fail_at(parser, at, "integers must be below 2^63");
     return mmul_parser_advance(parser);
 }
 
@@ -54,13 +54,11 @@ static enum mmul_status parse_text(struct mmul_parser *parser, struct mmul_span 
         char c = text[i];
         const struct mmul_span at = {i, i + 1};
         if (c == '\0')
-            return fail_at(parser, at, "byte 0x00 stands in a string");
+            return fail_at(parser, at, "a string contains byte 0x00");
         if (c == '\\') {
             const char *letter = i + 1 < part.end ? strchr(letters, text[i + 1]) : NULL;
             if (letter == NULL || *letter == '\0')
-                return fail_at(
-                    parser, at,
-                    "of the escapes \\n \\t \\r \\\\ \\' \\\" are in this part of Python");
+                return fail_at(parser, at, "unknown escape: expected \\n \\t \\r \\\\ \\' or \\\"");
             c = meanings[letter - letters];
             i++;
         } else if (is_format && (c == '{' || c == '}')) {
@@ -78,7 +76,7 @@ static enum mmul_status parse_field_format(struct mmul_parser *parser, struct mm
     struct mmul_node *field = NULL;
     if (memchr(parser->lexer.source->text + format.begin, '{',
                (size_t)(format.end - format.begin)) != NULL)
-        return fail_at(parser, format, "a format inside of a format is not in this part of Python");
+        return fail_at(parser, format, "nested formats are not supported");
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_FIELD, (*node)->at, &field);
     if (status == MMUL_OK)
         status = mmul_parser_add(parser, field, *node);
@@ -101,7 +99,7 @@ static enum mmul_status parse_field(struct mmul_parser *parser, struct mmul_span
         if (mmul_parser_sees(&inner, ":") || mmul_parser_sees(&inner, ":="))
             return parse_field_format(parser, format, node);
         if (mmul_parser_sees(&inner, "="))
-            return fail_at(parser, inner.token.at, "{x=} is not in this part of Python");
+            return fail_at(parser, inner.token.at, "{x=} is not supported");
         status = mmul_parser_fail(&inner, "'}'");
     }
     return status;
@@ -137,7 +135,7 @@ static enum mmul_status parse_format(struct mmul_parser *parser, struct mmul_spa
         const char *close =
             text[at] == '{' ? memchr(text + at, '}', (size_t)(inside.end - at)) : NULL;
         if (close == NULL)
-            return fail_at(parser, brace, "a brace that stands for itself is written twice");
+            return fail_at(parser, brace, "a literal brace must be doubled: {{ or }}");
         const struct mmul_span field = {at + 1, (int)(close - text)};
         status = parse_field(parser, field, &piece);
         if (status == MMUL_OK)
@@ -219,14 +217,13 @@ static enum mmul_status parse_atom(struct mmul_parser *parser, struct mmul_node 
 static enum mmul_status parse_argument(struct mmul_parser *parser, struct mmul_node *call) {
     struct mmul_node *value = NULL, *keyword = NULL;
     if (mmul_parser_sees(parser, "*") || mmul_parser_sees(parser, "**"))
-        return fail_at(parser, parser->token.at,
-                       "'*' before an argument is not in this part of Python");
+        return fail_at(parser, parser->token.at, "'*' before an argument is not supported");
     enum mmul_status status = mmul_parse_expression(parser, false, &value);
     if (status == MMUL_OK && mmul_parser_sees(parser, "for"))
-        return fail_at(parser, parser->token.at, "a comprehension is not in this part of Python");
+        return fail_at(parser, parser->token.at, "comprehensions are not supported");
     if (status == MMUL_OK && mmul_parser_sees(parser, "=")) {
         if (value->kind != MMUL_NODE_NAME)
-            return fail_at(parser, value->at, "what stands before '=' must be a parameter's name");
+            return fail_at(parser, value->at, "expected the name of a parameter before '='");
         keyword = value;
         keyword->kind = MMUL_NODE_KEYWORD;
         status = mmul_parser_advance(parser);
@@ -235,7 +232,7 @@ static enum mmul_status parse_argument(struct mmul_parser *parser, struct mmul_n
         if (status == MMUL_OK)
             status = mmul_parser_add(parser, keyword, value);
     } else if (status == MMUL_OK && call->last->kind == MMUL_NODE_KEYWORD) {
-        return fail_at(parser, value->at, "an argument without a name stands after one with it");
+        return fail_at(parser, value->at, "a positional argument follows a keyword argument");
     }
     if (status == MMUL_OK)
         status = mmul_parser_add(parser, call, keyword != NULL ? keyword : value);
@@ -416,8 +413,7 @@ static enum mmul_status parse_comparison(struct mmul_parser *parser, struct mmul
     if (status == MMUL_OK)
         status = mmul_parser_join(parser, symbol, node, right);
     if (status == MMUL_OK && find_operator(parser, operators) != NULL)
-        return fail_at(parser, parser->token.at,
-                       "comparisons in a row are not in this part of Python");
+        return fail_at(parser, parser->token.at, "chained comparisons are not supported");
     return status;
 }
 
@@ -478,7 +474,7 @@ enum mmul_status mmul_parse_expression(struct mmul_parser *parser, bool several,
     enum mmul_status status = parse_or(parser, node);
     if (status == MMUL_OK && mmul_parser_sees(parser, "if"))
         return fail_at(parser, parser->token.at,
-                       "x if ... else y is not in this part of Python: if on a line of its own");
+                       "x if ... else y is not supported: use an if statement");
     if (status != MMUL_OK || !several || !mmul_parser_sees(parser, ","))
         return status;
     status = mmul_parser_node(parser, MMUL_NODE_TUPLE, (*node)->at, &tuple);

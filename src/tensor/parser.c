@@ -46,15 +46,14 @@ enum mmul_status mmul_parser_fail(struct mmul_parser *parser, const char *expect
     if (token->kind == MMUL_TOKEN_NAME || token->kind == MMUL_TOKEN_OPERATOR)
         refusal = mmul_refusal_find(found);
     if (refusal != NULL) {
-        mmul_source_fail(source, token->at, parser->err, "%s is not in this part of Python",
-                         refusal->what);
+        mmul_source_fail(source, token->at, parser->err, "%s is not supported", refusal->what);
         if (refusal->hint != NULL)
             mmul_hint(parser->err, "%s", refusal->hint);
         return MMUL_ERR_DATA;
     }
     const char *what = token->kind == MMUL_TOKEN_END       ? "the end of the text"
                        : token->kind == MMUL_TOKEN_NEWLINE ? "the end of the line"
-                       : token->kind == MMUL_TOKEN_INDENT  ? "a line that is indented"
+                       : token->kind == MMUL_TOKEN_INDENT  ? "an indented line"
                        : token->kind == MMUL_TOKEN_DEDENT  ? "the end of the block"
                                                            : NULL;
     if (what != NULL)
@@ -146,7 +145,7 @@ static enum mmul_status parse_block(struct mmul_parser *parser, struct mmul_node
     enum mmul_status status = mmul_parser_expect(parser, ":", "before a block");
     if (status == MMUL_OK && parser->token.kind != MMUL_TOKEN_NEWLINE) {
         if (begins_compound(parser))
-            return mmul_parser_fail(parser, "the block on lines of its own");
+            return mmul_parser_fail(parser, "the block on separate lines");
         status = mmul_parser_node(parser, MMUL_NODE_BLOCK, parser->token.at, &block);
         if (status == MMUL_OK)
             status = parse_statement(parser, block);
@@ -184,9 +183,9 @@ static enum mmul_status check_target(struct mmul_parser *parser, const struct mm
         if (name->kind == MMUL_NODE_NAME)
             continue;
         mmul_source_fail(parser->lexer.source, name->at, parser->err,
-                         "only names can be assigned to");
+                         "cannot assign: expected a name");
         if (name->kind == MMUL_NODE_SUBSCRIPT)
-            mmul_hint(parser->err, "values do not change: concat and where make others");
+            mmul_hint(parser->err, "values are immutable: concat and where make new ones");
         return MMUL_ERR_DATA;
     }
     return MMUL_OK;
@@ -231,8 +230,7 @@ bool mmul_loop_has_break(const struct mmul_node *loop) {
 // break, continue
 static enum mmul_status parse_jump(struct mmul_parser *parser, struct mmul_node *node) {
     if (parser->loops == 0)
-        return mmul_source_fail(parser->lexer.source, node->at, parser->err,
-                                "%s stands outside of a loop",
+        return mmul_source_fail(parser->lexer.source, node->at, parser->err, "%s outside of a loop",
                                 node->kind == MMUL_NODE_BREAK ? "break" : "continue");
     return end_line(parser);
 }
@@ -277,13 +275,13 @@ static enum mmul_status parse_parameters(struct mmul_parser *parser, struct mmul
         struct mmul_node *name = NULL, *value = NULL;
         if (mmul_parser_sees(parser, "*") || mmul_parser_sees(parser, "**"))
             return mmul_source_fail(parser->lexer.source, parser->token.at, parser->err,
-                                    "'*' among parameters is not in this part of Python");
+                                    "'*' among parameters is not supported");
         status = mmul_parser_name(parser, &name);
         for (const struct mmul_node *p = parameters->first; status == MMUL_OK && p != NULL;
              p = p->next)
             if (strcmp(p->text, name->text) == 0)
                 status = mmul_source_fail(parser->lexer.source, name->at, parser->err,
-                                          "two parameters are called '%s'", name->text);
+                                          "two parameters have the name '%s'", name->text);
         if (status == MMUL_OK && mmul_parser_sees(parser, "=")) {
             has_default = true;
             name->kind = MMUL_NODE_KEYWORD;
@@ -293,9 +291,9 @@ static enum mmul_status parse_parameters(struct mmul_parser *parser, struct mmul
             if (status == MMUL_OK)
                 status = mmul_parser_add(parser, name, value);
         } else if (status == MMUL_OK && has_default) {
-            status =
-                mmul_source_fail(parser->lexer.source, name->at, parser->err,
-                                 "parameter '%s' has no default, one before it has", name->text);
+            status = mmul_source_fail(parser->lexer.source, name->at, parser->err,
+                                      "parameter '%s' without default follows one with a default",
+                                      name->text);
         }
         if (status == MMUL_OK)
             status = mmul_parser_add(parser, parameters, name);
@@ -345,8 +343,8 @@ static enum mmul_status parse_augmented(struct mmul_parser *parser, const char *
     const struct mmul_node *target = node->first;
     struct mmul_node *left = NULL, *right = NULL;
     if (target->kind != MMUL_NODE_NAME)
-        return mmul_source_fail(parser->lexer.source, target->at, parser->err, "'%s=' is of a name",
-                                symbol);
+        return mmul_source_fail(parser->lexer.source, target->at, parser->err,
+                                "'%s=' needs a name on its left", symbol);
     node->kind = MMUL_NODE_ASSIGN;
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_NAME, target->at, &left);
     if (status == MMUL_OK)
@@ -375,7 +373,7 @@ static enum mmul_status parse_simple(struct mmul_parser *parser, struct mmul_nod
         status = mmul_parser_add(parser, node, left);
     if (status == MMUL_OK && mmul_parser_sees(parser, ":"))
         status = mmul_source_fail(parser->lexer.source, parser->token.at, parser->err,
-                                  "an annotation is not in this part of Python");
+                                  "annotations are not supported");
     for (size_t i = 0; status == MMUL_OK && i < sizeof augmented / sizeof *augmented; i++)
         if (mmul_parser_sees(parser, augmented[i].word))
             return parse_augmented(parser, augmented[i].symbol, node);
@@ -389,7 +387,7 @@ static enum mmul_status parse_simple(struct mmul_parser *parser, struct mmul_nod
         status = mmul_parse_expression(parser, true, &right);
     if (status == MMUL_OK && mmul_parser_sees(parser, "="))
         status = mmul_source_fail(parser->lexer.source, parser->token.at, parser->err,
-                                  "a = b = ... is not in this part of Python");
+                                  "a = b = ... is not supported");
     if (status == MMUL_OK)
         status = mmul_parser_add(parser, node, right);
     return status == MMUL_OK ? end_line(parser) : status;

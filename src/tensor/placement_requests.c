@@ -88,7 +88,7 @@ static enum mmul_status take_ranks(struct mmul_evaluator *e, const struct mmul_a
         if (status != MMUL_OK)
             return status;
         if (rank < 0 || rank >= INT_MAX)
-            return mmul_evaluator_fail(e, argument->node, "rank %lld is none: they begin with 0",
+            return mmul_evaluator_fail(e, argument->node, "invalid rank %lld: ranks start at 0",
                                        (long long)rank);
         ranks[i] = (int)rank;
     }

@@ -122,7 +122,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
     script->is_over =
         status == MMUL_OK && (prints_alone || (evaluator.job > 0 && evaluator.uses == 0));
     if (status == MMUL_OK && is_empty && !prints_alone)
-        status = mmul_fail(err, MMUL_ERR_DATA, "%s: nothing in it makes or reads a matrix",
+        status = mmul_fail(err, MMUL_ERR_DATA, "%s: the program makes or reads no matrix",
                            mmul_source_name(&script->source));
     struct mmul_error ignored;
     // Also used after a failure, for the part of the text before it.
@@ -323,14 +323,14 @@ static enum mmul_status accept_view(const struct mmul_script *script,
     // Written as "not <=", so that NaN is never close.
     if (view->kind == MMUL_VIEW_CLOSE && !(view->difference <= view->tolerance))
         mmul_fail(err, MMUL_ERR_WRONG,
-                  "not close: the largest difference is %.6g, the tolerance %.6g",
+                  "not close: the largest difference %.6g exceeds the tolerance %.6g",
                   remove_nan_sign(view->difference), view->tolerance);
     else if (!script->skips_nan && is_wrong_gradient(view, text))
         mmul_fail(err, MMUL_ERR_WRONG, "gradient '%s' is not finite", text);
     else
         return MMUL_OK;
     if (view->kind == MMUL_VIEW_GRADIENT)
-        mmul_hint(err, "--on-nan skip leaves such steps out%s",
+        mmul_hint(err, "--on-nan skip skips such steps%s",
                   text_contains(&script->source, "log(") && text_contains(&script->source, "exp(")
                       ? "; softplus(x) for log(1 + exp(x)), logsumexp(x) for log(sum(exp(x))) "
                         "do not overflow"
@@ -517,7 +517,7 @@ static void print_windows(const struct mmul_script *script, FILE *stream) {
     for (int i = 0; i < script->node_count; i++)
         all += script->node_windows[i];
     for (int i = 0; all > 0 && i < script->node_count; i++)
-        fprintf(stream, "%s%lld", i == 0 ? "windows that each node has seen: " : ":",
+        fprintf(stream, "%s%lld", i == 0 ? "windows seen per node: " : ":",
                 (long long)script->node_windows[i]);
     if (all > 0)
         fputc('\n', stream);

@@ -34,15 +34,15 @@ static enum mmul_status fail_unknown(const struct mmul_tree *tree, const char *s
     const char *nearest = mmul_nearest(name, names);
     char name_shown[SHOWN_BYTES];
     mmul_text_copy_shortened(name_shown, sizeof name_shown, name);
-    mmul_fail(err, MMUL_ERR_USAGE, "'%s': no line of '%s' gives '%s' a number or string", setting,
-              mmul_source_name(tree->source), name_shown);
+    mmul_fail(err, MMUL_ERR_USAGE, "'%s': no line of '%s' assigns a number or string to '%s'",
+              setting, mmul_source_name(tree->source), name_shown);
     struct mmul_text shown = {0};
     for (int i = 0; i < count && i < SHOWN; i++)
         mmul_text_add(&shown, "%s'%s'", i > 0 ? ", " : "", names[i]);
     if (nearest != NULL)
         mmul_hint(err, "'%s'?", nearest);
     else if (count == 0)
-        mmul_hint(err, "it has no such lines");
+        mmul_hint(err, "no line assigns a number or string");
     else
         mmul_hint(err, "it has %s%s", mmul_text_get(&shown), count > SHOWN ? ", ..." : "");
     mmul_text_fini(&shown);

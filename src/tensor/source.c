@@ -132,7 +132,7 @@ void *mmul_arena_allocate(struct mmul_arena *arena, size_t bytes, struct mmul_er
     if (chunk == NULL || chunk->capacity - chunk->used < rounded) {
         size_t capacity = rounded > CHUNK_BYTES ? rounded : CHUNK_BYTES;
         if (arena->bytes + (int64_t)capacity > ARENA_MOST) {
-            mmul_fail(err, MMUL_ERR_DATA, "the program needs more than %lld MiB for itself",
+            mmul_fail(err, MMUL_ERR_DATA, "the program's own data needs more than %lld MiB",
                       (long long)(ARENA_MOST >> 20));
             return NULL;
         }

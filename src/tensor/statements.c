@@ -27,7 +27,8 @@ static enum mmul_status bind_target(struct mmul_evaluator *e, const struct mmul_
     if (target->kind != MMUL_NODE_TUPLE)
         return bind_name(e, value, target->text, object);
     if (object->kind != MMUL_OBJECT_TUPLE)
-        return mmul_evaluator_fail(e, value, "%s is not several values", mmul_object_name(object));
+        return mmul_evaluator_fail(e, value, "%s cannot be unpacked into several names",
+                                   mmul_object_name(object));
     int names = 0;
     for (const struct mmul_node *name = target->first; name != NULL; name = name->next)
         names++;
@@ -78,7 +79,8 @@ static enum mmul_status evaluate_range(struct mmul_evaluator *e, const struct mm
     bounds[0] = count > 1 ? given[0] : 0;
     bounds[1] = count > 1 ? given[1] : given[0];
     bounds[2] = count > 2 ? given[2] : 1;
-    return bounds[2] != 0 ? MMUL_OK : mmul_evaluator_fail(e, call, "the step of range is 0");
+    return bounds[2] != 0 ? MMUL_OK
+                          : mmul_evaluator_fail(e, call, "the step of range must not be 0");
 }
 
 // Returns true if the loop body ended with a break, and resets the control flow.
@@ -107,7 +109,7 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
                                  const int64_t bounds[3]) {
     struct mmul_carried carried = {NULL};
     if (e->script->runner.run == NULL)
-        return mmul_evaluator_fail(e, node, "a loop is carried out by `mpimatmul run`");
+        return mmul_evaluator_fail(e, node, "loop(...) needs `mpimatmul run`");
     const int64_t turn = e->turn; // iteration of the enclosing loop
     bool breaks = false;
     mmul_jobs_enter_loop(e, node);
@@ -215,7 +217,8 @@ static enum mmul_status evaluate_for_items(struct mmul_evaluator *e, const struc
     struct mmul_object items;
     enum mmul_status status = mmul_evaluate(e, over, &items);
     if (status == MMUL_OK && items.kind != MMUL_OBJECT_TUPLE) {
-        mmul_evaluator_fail(e, over, "loops go over range(...), loop(...) or a tuple here, not %s",
+        mmul_evaluator_fail(e, over,
+                            "cannot iterate over %s: expected range(...), loop(...) or a tuple",
                             mmul_object_name(&items));
         if (items.kind == MMUL_OBJECT_MATRIX)
             mmul_hint(e->err, "for i in range(len(x)): x[i] is a row");
@@ -247,8 +250,8 @@ static enum mmul_status evaluate_for(struct mmul_evaluator *e, const struct mmul
     enum mmul_status status = evaluate_range(e, name->next, bounds);
     const bool runs = status == MMUL_OK && is_loop && bounds[0] < bounds[1];
     if (runs && e->frame != e->top) {
-        mmul_evaluator_fail(e, node, "a loop stands outside of functions");
-        mmul_hint(e->err, "range(...) repeats inside of one");
+        mmul_evaluator_fail(e, node, "loop(...) is not allowed inside a function");
+        mmul_hint(e->err, "use range(...) inside functions");
         return MMUL_ERR_DATA;
     }
     if (runs)
@@ -287,11 +290,10 @@ static enum mmul_status define_function(struct mmul_evaluator *e, const struct m
     struct mmul_object defaults[MMUL_TUPLE_MOST];
     int count = 0;
     if (e->frame != e->top)
-        return mmul_evaluator_fail(e, node,
-                                   "a function inside a function is not in this part of Python");
+        return mmul_evaluator_fail(e, node, "nested functions are not supported");
     for (const struct mmul_node *p = node->first->first; p != NULL; p = p->next) {
         if (count == MMUL_TUPLE_MOST)
-            return mmul_evaluator_fail(e, p, "a function has %d parameters at most",
+            return mmul_evaluator_fail(e, p, "a function can have at most %d parameters",
                                        MMUL_TUPLE_MOST);
         defaults[count] = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
         if (p->kind == MMUL_NODE_KEYWORD) {
@@ -312,7 +314,7 @@ static enum mmul_status evaluate_return(struct mmul_evaluator *e, const struct m
     *returned = true;
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
     if (e->frame == e->top)
-        return mmul_evaluator_fail(e, node, "return stands outside of a function");
+        return mmul_evaluator_fail(e, node, "return outside of a function");
     return node->first != NULL ? mmul_evaluate(e, node->first, result) : MMUL_OK;
 }
 

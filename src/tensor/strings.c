@@ -11,7 +11,7 @@
 
 static enum mmul_status fail_piece(struct mmul_evaluator *e, const struct mmul_node *at,
                                    const struct mmul_object *piece) {
-    mmul_evaluator_fail(e, at, "%s cannot be part of a string", mmul_object_name(piece));
+    mmul_evaluator_fail(e, at, "%s cannot be inserted into a string", mmul_object_name(piece));
     if (piece->kind == MMUL_OBJECT_MATRIX || piece->kind == MMUL_OBJECT_FORMAT)
         mmul_hint(e->err, "print(\"...\", x) shows it beside other words");
     return MMUL_ERR_DATA;
@@ -34,7 +34,8 @@ enum mmul_status mmul_string_append(struct mmul_evaluator *e, const struct mmul_
         return fail_format(e, at, problem);
     return strlen(text) < MMUL_STRING_MOST
                ? MMUL_OK
-               : mmul_evaluator_fail(e, at, "a string has fewer than %d bytes", MMUL_STRING_MOST);
+               : mmul_evaluator_fail(e, at, "a string must be shorter than %d bytes",
+                                     MMUL_STRING_MOST);
 }
 
 // Checks the format against a number that is not computed yet; only its kind (integer or real) is
@@ -62,7 +63,7 @@ enum mmul_status mmul_format_string_add(struct mmul_evaluator *e, const struct m
     if (check_format(e, at, piece, spec) != MMUL_OK)
         return e->err->status;
     if (format->count + 2 >= MMUL_TUPLE_MOST)
-        return mmul_evaluator_fail(e, at, "a string has %d matrices at most",
+        return mmul_evaluator_fail(e, at, "a string can contain at most %d matrices",
                                    MMUL_TUPLE_MOST / 2 - 1);
     pieces[0] = (struct mmul_object){.kind = MMUL_OBJECT_STRING};
     pieces[1] = *piece;

@@ -101,13 +101,13 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
         word=$sizes
         [[ "$sizes" != *,* ]] || word=
         program bench --sizes "$sizes"
-        expect_failure 64 "--sizes: '$word' is not a size like 1024 or 4096x14336x4096" \
+        expect_failure 64 "--sizes: invalid size '$word', expected 1024 or 4096x14336x4096" \
             "MxKxN is A of M x K times B of K x N, N alone is a cube"
     done
     program bench --sizes "$(seq -s , 65)"
     expect_failure 64 "--sizes: more than 64 sizes"
     ranks 2 bench --sizes 0
-    expect_failure 64 "--sizes: '0' is not a size like 1024 or 4096x14336x4096" \
+    expect_failure 64 "--sizes: invalid size '0', expected 1024 or 4096x14336x4096" \
         "MxKxN is A of M x K times B of K x N, N alone is a cube"
 }
 
@@ -123,7 +123,7 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
     program bench --warmup -1
     expect_failure 64 "--warmup: '-1' is not a whole number from 0 to 1000"
     program bench --format svg
-    expect_failure 64 "--format: 'svg' is none of md|csv|json"
+    expect_failure 64 "--format: 'svg' is invalid, expected one of md|csv|json"
     program bench 1024
     expect_failure 64 "bench: expected 0 operands, found 1" "mpimatmul bench [options]"
 }

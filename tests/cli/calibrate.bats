@@ -361,7 +361,7 @@ END
     local head='{"schema": "mpimatmul-profile", "schema_version":'
     for row in "not json|is not valid JSON: line 1, column 3: '[' or '{' expected near 'not'" \
         "$head 9}|has schema version 9, expected 1" \
-        "$head 1, \"host\": \"other\"}|is no profile of this program: it is another host's"; do
+        "$head 1, \"host\": \"other\"}|is no profile of this program: it belongs to another host"; do
         printf '%s' "${row%%|*}" > "$profile"
         ranks 2 mul A.bin B.bin -o C.bin --device cpu
         expect_status 0

@@ -167,9 +167,9 @@ save("y.npy", x)'
     script $'x = generate((5, 4), kind="integer", seed=1)\nprint("sum", sum(x))'
     "$MPIMATMUL" run e.py --device cpu --json < /dev/null > run.json
     program compare a.json run.json
-    expect_failure 65 "'a.json' is a report, 'run.json' is what run --json prints: two of one kind are compared"
+    expect_failure 65 "'a.json' is a report, 'run.json' is the output of run --json: expected two files of one kind"
     program compare a.json t.json
-    expect_failure 65 "'t.json' is a trace: two reports are compared" "--report of mul and run writes one"
+    expect_failure 65 "'t.json' is a trace: expected a report" "--report of mul and run writes one"
     program compare a.json none.json
     expect_failure 66 "cannot open 'none.json': No such file or directory"
     echo '{"schema": "mpimatmul-report", "schema_version": 4}' > old.json

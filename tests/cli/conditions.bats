@@ -175,8 +175,8 @@ print(max(state[0]))"
 }
 
 @test "invalid conditions are refused with their place, and a failure names its turn" {
-    local where='where(c, x, y) chooses element by element' other='where(c, x, y) chooses without an if'
-    local place="'if' on a number that is computed stands in a turn of loop(...), outside of functions"
+    local where='where(c, x, y) chooses element by element' other='where(c, x, y) chooses without 'if''
+    local place="'if' on a computed number is only allowed inside loop(...) and outside of functions"
     # fails TEXT LINE [HINT [checked]]: the run ends with 65, and with `checked` so does --check.
     fails() {
         script "x, w = ones((2, 3)), ones((3, 1))
@@ -191,19 +191,19 @@ $1"
     fails $'for i in range(3):\n    if sum(x) > 3: break' "e.py:3:8: $place" "$other" checked
     fails $'def f(x):\n    if sum(x) > 3: return x\n    return x * 2\nfor i in loop(3):\n    x = f(x)' \
         "e.py:3:8: $place" "$other" checked
-    fails $'for i in loop(3):\n    if x > 3: break' 'e.py:3:8: a condition is a number here, not a matrix' \
+    fails $'for i in loop(3):\n    if x > 3: break' 'e.py:3:8: a condition must be a number, found a matrix' \
         "$where" checked
-    fails $'for i in loop(3):\n    if "a": break' 'e.py:3:8: a condition is a number here, not a string' '' checked
-    fails break 'e.py:2:1: break stands outside of a loop' '' checked
-    fails $'if 1:\n    continue' 'e.py:3:5: continue stands outside of a loop'
-    fails $'for i in loop(3):\n    def f(x):\n        break' 'e.py:4:9: break stands outside of a loop'
-    fails 'break = 3' 'e.py:2:1: break stands outside of a loop'
+    fails $'for i in loop(3):\n    if "a": break' 'e.py:3:8: a condition must be a number, found a string' '' checked
+    fails break 'e.py:2:1: break outside of a loop' '' checked
+    fails $'if 1:\n    continue' 'e.py:3:5: continue outside of a loop'
+    fails $'for i in loop(3):\n    def f(x):\n        break' 'e.py:4:9: break outside of a loop'
+    fails 'break = 3' 'e.py:2:1: break outside of a loop'
     fails 'x = continue' "e.py:2:5: expected a name, found 'continue'"
     fails $'for i in loop(3):\n    if sum(x) > 0: if i > 0: break' \
-        "e.py:3:20: expected the block on lines of its own, found 'if'"
+        "e.py:3:20: expected the block on separate lines, found 'if'"
     fails $'for i in loop(3):\n    y = sum(x @ w)\n    if y < 0: break\n    g = grad(y, w)' \
         "e.py:5:9: 'a value' does not depend on 'a value': it has no gradient" \
-        "a gradient stands in the turn of its y, before any 'if' on a number that is computed"
+        "compute a gradient in the same turn as its y, before any 'if' on a number that is computed"
     # The failure lies in the turn, before its `if` and behind it.
     for last in $'if sum(x) > 20:\n        assert_close(x, 0, 0)' \
         $'assert_close(x, 0, 3)\n    if sum(x) > 20: break'; do

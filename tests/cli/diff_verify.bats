@@ -75,7 +75,7 @@ assert (d["outside"], d["relative"], d["max_x"]) == (1, 0, 1e39), d
 assert abs(d["max_relative"] - 0.02) < 1e-12, d
 END
     program diff X.npy Y.npy --relative -1
-    expect_failure 64 "--relative: '-1' is not from 0 to 1.79769e+308"
+    expect_failure 64 "--relative: '-1' is out of range, expected 0 to 1.79769e+308"
 }
 
 @test "a tolerance accepts differences up to and including itself" {

@@ -55,7 +55,7 @@ END
     for setting in OPENBLAS_CORETYPE=Nehalem OPENBLAS_CORETYPE=Sandybridge; do
         run --separate-stderr env "$setting" "$MPIMATMUL" doctor < /dev/null
         expect_status 78
-        [ "$stderr" = "mpimatmul: not ready: 1 thing to mend" ]
+        [ "$stderr" = "mpimatmul: not ready: 1 problem to fix" ]
         grep -qE "^$(hostname) +cpu .*OpenBLAS [0-9.]+ \(${setting#*=}\) +yes: $setting is set$" \
         <<< "$output" || { show; return 1; }
         grep -qE "^1\. $(hostname): $setting is set: [0-9.]+ $loses" <<< "$output" || { show; return 1; }
@@ -86,8 +86,8 @@ END
     run --separate-stderr env OPENBLAS_CORETYPE=Nehalem LD_PRELOAD="$BUILD/tests/no_copy.so" "$MPIMATMUL" doctor \
         < /dev/null
     expect_quiet_success
-    [ "${lines[-2]}" = "note: $(hostname): $note: run doctor again when it has nothing else to do" ]
-    [ "${lines[-1]}" = "READY, but for what could not be measured" ]
+    [ "${lines[-2]}" = "note: $(hostname): $note: run doctor again when the machine is idle" ]
+    [ "${lines[-1]}" = "READY, except for facts that could not be measured" ]
     run --separate-stderr env OPENBLAS_CORETYPE=Nehalem LD_PRELOAD="$BUILD/tests/no_copy.so" "$MPIMATMUL" doctor \
         --json < /dev/null
     expect_quiet_success
@@ -101,7 +101,7 @@ END
     [ "$(id -u)" -eq 0 ] || skip "needs root"
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='' program doctor
     expect_status 78
-    [ "$stderr" = "mpimatmul: not ready: 1 thing to mend" ]
+    [ "$stderr" = "mpimatmul: not ready: 1 problem to fix" ]
     expect_line "1. $(hostname): mpirun refuses to run as root"
     expect_line "   fix: su - USER   # or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
     OMPI_ALLOW_RUN_AS_ROOT=0 program doctor --json
@@ -221,7 +221,7 @@ path that could not be found: plm_rsh_agent: none"
     program doctor --output none
     expect_failure 73 "no folder 'none': No such file or directory"
     program doctor --timeout 0
-    expect_failure 64 "--timeout: '0' is not from 1 to 600"
+    expect_failure 64 "--timeout: '0' is out of range, expected 1 to 600"
 }
 
 @test "--probe says hello, answers questions and ends with its input" {
@@ -243,6 +243,6 @@ path that could not be found: plm_rsh_agent: none"
     ranks 2 doctor
     expect_status 0
     [ "$(grep -c -x READY <<< "$output")" -eq 1 ]
-    [ "$stderr" = "mpimatmul: this is about the first process's machine alone: for all of them run 'mpimatmul doctor \
+    [ "$stderr" = "mpimatmul: this checks only the machine of the first process: to check all, run 'mpimatmul doctor \
 --hostfile FILE' without mpirun" ]
 }

@@ -95,7 +95,7 @@ assert (np.load("x.npy") == np.linalg.matrix_power(np.tril(np.ones((5, 5))), 8))
     [ "$(grep -c '^65 turn 1: iteration 1 is too late$' <<< "$output")" -eq 2 ]
     run mpirun -q -n 2 "$BATS_FILE_TMPDIR/text" "${text/500/a}" 9
     [ "$status" -eq 65 ]
-    [ "$(grep -c '^65 text:5:8: a condition is a number here, not a matrix$' <<< "$output")" -eq 2 ]
+    [ "$(grep -c '^65 text:5:8: a condition must be a number, found a matrix$' <<< "$output")" -eq 2 ]
     [ "$(wc -l < "$REPO/tests/embed/text.c")" -le 60 ]
 }
 

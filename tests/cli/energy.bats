@@ -78,7 +78,7 @@ tells() {
 @test "energy that is not measured is marked so and not added up" {
     run mpirun -q -n 1 "${product[@]}" --verbose : -n 1 "${counted[@]}" "${product[@]}" --verbose
     [ "$status" -eq 0 ]
-    tells 1 'energy J, of 1 of 2 ranks: of the others it is not measured'
+    tells 1 'energy J, of 1 of 2 ranks: the others are not measured'
     grep -qx 'energy of rank 0 (cpu): not measured' <<< "$output"
     [ "$(said '[(q["joules_source"], q["joules_rank"]) for q in ranks]')" = "[('', None), ('packages $number', 1)]" ]
     [ "$(said 'ranks[0]["joules"], n(ranks[1]["joules"]), r["joules"]')" = "(None, True, None)" ]

@@ -111,7 +111,7 @@ obey_permissions() {
     printf '\7\0\0\0 and so on, more than twenty bytes' > A.bin
     input_refused A.bin 65 \
         "'A.bin' is not a valid matrix file: it starts with the number 7, expected 2, 3 or 4 (dimensions)$or" \
-        "no other format that is known begins so; .bin (4D float), .npy, $more"
+        "no other known format begins like this; .bin (4D float), .npy, $more"
     printf 'a text, say' > A.bin
     input_refused A.bin 65 "'A.bin' holds no numbers: its only line is a header"
 }
@@ -168,7 +168,7 @@ output_refused() {
     output_refused /dev/null 73 "cannot create '/dev/null': it is not a regular file"
     ln -s nowhere dangling
     output_refused dangling 73 \
-        "cannot create 'dangling': it is a symbolic link that leads nowhere: No such file or directory"
+        "cannot create 'dangling': it is a symbolic link to a missing file: No such file or directory"
     expect_only_files A.bin C.bin dangling
 }
 

@@ -397,7 +397,7 @@ wait_for_segment() {
     } 3>&- &
     wrap_0=./record device_job faulty:delay=2s:cpu --dtype float16
     wait $!
-    expect_refusal 71 "cannot write 'D.bin': the limit on the size of files (ulimit -f) is 4.0 KiB"
+    expect_refusal 71 "cannot write 'D.bin': the limit on file size (ulimit -f) is 4.0 KiB"
 }
 
 @test "a full disk ends all ranks with 74" {
@@ -445,7 +445,7 @@ wait_for_segment() {
     [ -e D.bin.part ]
     device_job cpu
     expect_product 1
-    [[ "$stderr" == *"mpimatmul: warning: 'D.bin.part' takes the place of what a run that was killed had left"* ]]
+    [[ "$stderr" == *"mpimatmul: warning: 'D.bin.part' replaces a file left by a killed run"* ]]
 }
 
 @test "ranks of different versions end with 71 and both versions" {
@@ -517,6 +517,6 @@ END
     wait_for code 60
     status=$(< code) output=$(< out) stderr=$(< err)
     expect_product 2
-    [[ "$stderr" == "mpimatmul: waiting for OpenCL drivers to list their devices ("*bad_icd_hang.so*"), 10 s at most
+    [[ "$stderr" == "mpimatmul: waiting for OpenCL drivers to list their devices ("*bad_icd_hang.so*"), at most 10 s
 mpimatmul: warning: "*bad_icd_hang.so*"did not answer"* ]] || { show; return 1; }
 }

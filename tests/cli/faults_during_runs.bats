@@ -221,11 +221,11 @@ meanwhile() {
     [ $code -eq 65 ]
     # Both ranks find it. mpirun may already have stopped the later one.
     [ "$(sed 's/rank 1 on [^:]*: //' err)" = "mpimatmul: 'B.bin' was written to while it was used
-  hint: leave inputs alone until the job has ended" ] || { cat err; return 1; }
+  hint: do not change inputs while the job runs" ] || { cat err; return 1; }
     [ ! -e D.bin ] && [ ! -e D.bin.part ]
     meanwhile "" touch B.bin
     [ $code -eq 0 ]
-    grep -x "mpimatmul: warning: 'B.bin' was written to while it was used: the result may be partly of its old and \
+    grep -x "mpimatmul: warning: 'B.bin' was modified while it was read: the result may mix of its old and \
 partly of its new numbers" err
 }
 
@@ -236,8 +236,8 @@ partly of its new numbers" err
         --weights equal --tail off --device faulty:delay=12s:cpu < /dev/null
     wait $!
     expect_status 0
-    [[ "$stderr" == "mpimatmul: rank 1 on $(uname -n) has not moved for 10 s
-mpimatmul: rank 1 on $(uname -n) moves again, after "*" s" ]] || { show; return 1; }
+    [[ "$stderr" == "mpimatmul: rank 1 on $(uname -n) has not responded for 10 s
+mpimatmul: rank 1 on $(uname -n) responds again after "*" s" ]] || { show; return 1; }
     expect_right_result
 }
 
@@ -259,9 +259,9 @@ mpimatmul: rank 1 on $(uname -n) moves again, after "*" s" ]] || { show; return 
     "$MPIMATMUL" gen B.bin --dims 2400x2500 --seed 2 --quiet
     program mul A.bin B.bin -o D.bin --device "faulty:garble=*:cpu" --quiet
     expect_status 79
-    [[ "$stderr" == *"mpimatmul: all blocks that were checked are wrong, 1 on 1 rank; computing them again by plain \
+    [[ "$stderr" == *"mpimatmul: all checked blocks are wrong, 1 on 1 rank; recomputing them with plain \
 loops was given up
-  hint: suspect what they share: OpenBLAS's kernels for this processor (OPENBLAS_CORETYPE=Haswell takes others), or \
+  hint: suspect a shared cause: OpenBLAS's kernels for this processor (OPENBLAS_CORETYPE=Haswell takes others), or \
 memory" ]] || { show; return 1; }
     [ ! -e D.bin ] && [ ! -e D.bin.part ]
 }

@@ -201,7 +201,7 @@ END
     is_exact D.npy "A @ B"
     program mul A.npy B.npy -o C.bin
     expect_failure 64 "cannot write 'C.bin' as float64: .bin has no such type" \
-        "all others have; --dtype float32 computes in float32"
+        "all other formats have it; --dtype float32 computes in float32"
     [ ! -e C.bin ] && [ ! -e C.bin.part ]
     program mul A.npy B.npy -o C.bin --dtype float32 -q
     expect_status 0
@@ -334,7 +334,7 @@ END
         done
         run --separate-stderr timeout 30 "${launch[@]}" --oversubscribe "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
         expect_status 79
-        [ "${stderr_lines[0]}" = "mpimatmul: rank $to: sum of summands is wrong in row $row of matrix 0 of 'b'" ]
+        [ "${stderr_lines[0]}" = "mpimatmul: rank $to: sum over the ranks is wrong in row $row of matrix 0 of 'b'" ]
         [ ! -e b.npy ]
     done << 'END'
 0 5 1 133

@@ -226,11 +226,11 @@ END
 @test "unusable standard streams are refused" {
     "$MPIMATMUL" gen A.bin --dims 3x3 --seed 1
     program mul - - -o out.bin
-    expect_failure 64 "mul: 2 inputs are standard input, which can be read once"
+    expect_failure 64 "mul: 2 inputs are standard input, which can be read only once"
     program mul A.bin /dev/stdin --c-in - --beta 1
-    expect_failure 64 "mul: 2 inputs are standard input, which can be read once"
+    expect_failure 64 "mul: 2 inputs are standard input, which can be read only once"
     program info A.bin - -
-    expect_failure 64 "info: 2 inputs are standard input, which can be read once"
+    expect_failure 64 "info: 2 inputs are standard input, which can be read only once"
     program info -
     expect_failure 65 "'-' is not a valid matrix file: it is empty"
     run bash -c '"$MPIMATMUL" gen - --dims 3x3 --seed 1 2>&1 > /dev/full'

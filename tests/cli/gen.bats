@@ -114,7 +114,7 @@ END
     program gen folder --dims 3x5
     expect_failure 73 "cannot create 'folder': it is a folder"
     program gen A.npy --dims 3x5 --bin-version 1
-    expect_failure 64 "cannot write 'A.npy' as version 1: versions are of .bin files"
+    expect_failure 64 "cannot write 'A.npy' as version 1: only .bin files have versions"
     program gen A.bin --dims 3x5 --bin-version 1 --dtype float16
     expect_failure 64 "cannot write 'A.bin' as version 1: it holds float32, not float16" \
         "give --bin-version 2, or leave it out"

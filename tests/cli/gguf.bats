@@ -38,7 +38,7 @@ END
     expect_quiet_success
     program convert C.npy out.gguf
     [ "$status" -eq 64 ]
-    [[ "$stderr" == *"cannot write 'out.gguf': files are only read that have the ending '.gguf', expected .bin"* ]]
+    [[ "$stderr" == *"cannot write 'out.gguf': only reading is possible for the ending '.gguf', expected .bin"* ]]
 }
 
 # refused FILE LINE
@@ -85,18 +85,19 @@ END
     no="is not a valid GGUF file:"
     refused version.gguf "'version.gguf' is not read: GGUF version 1, expected 2 or 3"
     refused big.gguf "'big.gguf' is not read: GGUF version 3, big-endian, expected 2 or 3"
-    refused blocks.gguf "'blocks.gguf' $no tensor 'a': rows of 33 elements are no whole blocks of 32, which Q8_0 has"
+    refused blocks.gguf \
+        "'blocks.gguf' $no tensor 'a': rows of 33 elements are not whole blocks of 32, the block size of Q8_0"
     refused superblocks.gguf "'superblocks.gguf' $no tensor 'a': rows of 320 elements are no whole blocks of 256, \
 which Q4_K has"
     refused cut.gguf "'cut.gguf' $no tensor 'a' does not lie in it"
     refused beyond.gguf "'beyond.gguf' $no tensor 'a' does not lie in it"
     refused offset.gguf "'offset.gguf' $no tensor 'a' does not lie in it"
-    refused many.gguf "'many.gguf' $no a tensor of more elements than can be counted"
+    refused many.gguf "'many.gguf' $no a tensor has too many elements to count"
     refused nine.gguf "'nine.gguf' $no a tensor of more than 8 dimensions"
-    refused count.gguf "'count.gguf' $no its header goes beyond its end"
+    refused count.gguf "'count.gguf' $no the file ends inside its header"
     refused value.gguf "'value.gguf' $no a value of an unknown type"
     refused nested.gguf "'nested.gguf' $no an array of an unknown type"
-    refused array.gguf "'array.gguf' $no its header goes beyond its end"
+    refused array.gguf "'array.gguf' $no the file ends inside its header"
     refused alignment.gguf "'alignment.gguf' $no its alignment is no multiple of 8"
     refused empty.gguf "'empty.gguf' $no a tensor without a name, or with one of more than 1023 bytes"
 }

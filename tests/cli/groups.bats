@@ -74,7 +74,7 @@ nobody: cols
 END
     run_on 3 p.py --placement p.yaml
     expect_status 0
-    [ "$stderr" = "mpimatmul: notice: 'nobody' in 'p.yaml' fits no name of the text" ]
+    [ "$stderr" = "mpimatmul: notice: 'nobody' in 'p.yaml' matches no name of the program" ]
     mkdir numpy
     (cd numpy && py "$REPO/tests/reference.py" ../p.py)
     py -c 'import numpy as np; assert np.array_equal(np.load("y.npy"), np.load("numpy/y.npy"))'
@@ -140,10 +140,10 @@ k:
 END
     run_on 2 g.py --placement gt.yaml
     expect_status 0
-    local end='which is no entry with ranks: its gradients go where it is'
+    local end='which has no ranks: its gradients stay with the value'
     [ "$stderr" = "mpimatmul: notice: gt.yaml:8: backward of 'h' is 'h_bwd', $end
 mpimatmul: notice: gt.yaml:15: backward of 'k' is 'w', $end
-mpimatmul: notice: gt.yaml:6: compile of 'x' and of others means nothing here" ]
+mpimatmul: notice: gt.yaml:6: compile of 'x' and of others is ignored" ]
     sed s/g.npy/r.npy/ g.py > r.py
     py "$REPO/tests/reference.py" r.py
     py -c 'import numpy as np; assert np.array_equal(np.load("g.npy"), np.load("r.npy"))'
@@ -206,9 +206,9 @@ refused() {
     refused 64 "cannot place 'y' on rank 2: the job has 2 ranks" "$x" 'y = place(x, "rows", ranks=(0, 2))' 'print(y)'
     refused 65 'bad.py:2:5: cannot place a value on rank 1024: expected 0 to 1023' "$x" \
         'y = place(x, "rows", ranks=1024)'
-    refused 65 'bad.py:2:28: rank -1 is none: they begin with 0' "$x" 'y = place(x, "rows", ranks=(-1,))'
+    refused 65 'bad.py:2:28: invalid rank -1: ranks start at 0' "$x" 'y = place(x, "rows", ranks=(-1,))'
     refused 65 'bad.py:2:28: ranks is empty, expected one at least' "$x" 'y = place(x, "rows", ranks=())'
-    refused 65 "bad.py:2:5: a grid is on all ranks, not on some" "$x" 'y = place(x, "grid", ranks=0)'
+    refused 65 "bad.py:2:5: a grid placement needs all ranks" "$x" 'y = place(x, "grid", ranks=0)'
 }
 
 # refused_file LINE TEXT...
@@ -224,7 +224,7 @@ refused_file() {
     echo 'a = generate((4, 4))' > bad.py
     refused_file ":2:1: did not find expected ',' or ']'" 'a: [1'
     refused_file ":1:4: 'up': expected rows, cols, replicate or grid" 'a: up'
-    refused_file ":1:25: 'a': expected one rank at least" 'a: {shard: rows, ranks: []}'
+    refused_file ":1:25: 'a': expected at least one rank" 'a: {shard: rows, ranks: []}'
     refused_file ":1:26: '-1': expected a rank: 0, 1, ..." 'a: {shard: rows, ranks: [-1]}'
     refused_file ":1:5: 'sharp': expected shard, ranks, replicated, backward or compile" 'a: {sharp: rows}'
     refused_file ":1:19: '2': expected axis 0 (rows) or 1 (cols)" 'a: {shard: {axis: 2}}'
@@ -233,7 +233,7 @@ refused_file() {
     refused_file ':1:4: '"'a': a grid is on all ranks" 'a: {shard: grid, ranks: [0]}'
     refused_file ":1:17: 'no': expected true or false" 'a: {replicated: no}'
     refused_file ':1:31: '"'a': its ranks are given twice" 'a: {shard: {workers: , ranks: [1]}}'
-    refused_file ":2:1: 'a': it is there already" 'a: rows' 'a: cols'
+    refused_file ":2:1: 'a': this name occurs twice" 'a: rows' 'a: cols'
     refused_file ':1:34: '"'a': its ranks are given twice" 'a: {ranks: [0], shard: {workers: [1]}}'
     refused_file ': expected lines NAME: placement' '- a'
     refused_file ': expected lines NAME: placement'

@@ -77,21 +77,22 @@ for step in loop(3):
 print(sum(x), s)
 END
     agree
-    refused 2:1 "'+=' is of a name" "" 'x[0] += 1'
-    refused 3:1 "'-=' is of a name" "" $'y = 1\nx, y -= 1'
+    refused 2:1 "'+=' needs a name on its left" "" 'x[0] += 1'
+    refused 3:1 "'-=' needs a name on its left" "" $'y = 1\nx, y -= 1'
     refused 2:5 "range gives one number at a time, for one name" "" $'for a, b in range(3):\n    x = a'
-    refused 2:10 "loops go over range(...), loop(...) or a tuple here, not a whole number" "" $'for a in 3:\n    x = a'
-    refused 2:10 "loops go over range(...), loop(...) or a tuple here, not a matrix" \
+    refused 2:10 "cannot iterate over a whole number: expected range(...), loop(...) or a tuple" "" \
+        $'for a in 3:\n    x = a'
+    refused 2:10 "cannot iterate over a matrix: expected range(...), loop(...) or a tuple" \
         "for i in range(len(x)): x[i] is a row" $'for a in x:\n    y = a'
     refused 2:5 "2 names for 3 values" "" $'for a, b in ((1, 2, 3),):\n    y = a'
-    refused 2:13 "a whole number is not several values" "" $'for a, b in (1, 2):\n    y = a'
-    refused 2:5 "only names can be assigned to" "" $'for f(x) in (1, 2):\n    y = a'
+    refused 2:13 "a whole number cannot be unpacked into several names" "" $'for a, b in (1, 2):\n    y = a'
+    refused 2:5 "cannot assign: expected a name" "" $'for f(x) in (1, 2):\n    y = a'
     refused 2:5 "expected a name, found '3'" "" $'for 3 in (1, 2):\n    y = a'
-    refused 2:4 "'and' is for numbers, not for a matrix" "of what is 0 or 1: minimum(x, y)" $'if x and 1:\n    y = 1'
-    refused 2:10 "'or' is for numbers, not for a matrix" "of what is 0 or 1: maximum(x, y)" $'y = 0 or x'
-    refused 2:9 "'not' is for numbers, not for a matrix" "of what is 0 or 1: 1 - x" 'y = not x'
+    refused 2:4 "'and' needs numbers, found a matrix" "for values 0 and 1: minimum(x, y)" $'if x and 1:\n    y = 1'
+    refused 2:10 "'or' needs numbers, found a matrix" "for values 0 and 1: maximum(x, y)" $'y = 0 or x'
+    refused 2:9 "'not' needs numbers, found a matrix" "for values 0 and 1: 1 - x" 'y = not x'
     refused 2:10 "expected a value, found the end of the line" "" 'y = 1 and'
-    refused 3:5 "'z' is read before it is assigned to" "" $'def f():\n    z += 1\nz = 1\nf()'
+    refused 3:5 "'z' is read before it is assigned" "" $'def f():\n    z += 1\nz = 1\nf()'
 }
 
 # numpy's own sizes: ids[None] of (n,) is (1, n).
@@ -169,31 +170,32 @@ END
     agree
     local row="which is a row (1 x 3) here"
     refused 2:7 "index 2 of an axis of 2: expected -2 to 1" "" 'y = x[2]'
-    refused 2:13 "3 slices for 2 axes (2 x 3)" "" 'y = x[0, 1, 2]'
-    refused 2:7 "an index is a number here, expected a whole number" "" 'y = x[1.5]'
-    refused 2:7 "an index is a number here, not a matrix" "take(table, ids) has rows by a matrix of them" 'y = x[x]'
+    refused 2:13 "3 indices for 2 axes (2 x 3)" "" 'y = x[0, 1, 2]'
+    refused 2:7 "an index is a number, expected an integer" "" 'y = x[1.5]'
+    refused 2:7 "cannot index with a matrix: expected a number" \
+        "take(table, ids) selects rows by a matrix of indices" 'y = x[x]'
     refused 2:5 "an index of one axis, $row" "x[0, i] is an element" 'y = x[0][1]'
     refused 2:5 "a slice of one axis, $row" "x[:, a:b] has elements a to b - 1" 'y = x[0][1:3]'
     refused 2:5 "a slice of one axis, $row" "x[:, a:b] has elements a to b - 1" 'y = x[0][:1]'
     local ids='ids has 4 axes (1 x 2 x 3 x 4), expected 1 to 3: the result has one more'
-    local reshaped='reshape(ids, (m, n)) before it, reshape(..., shape) behind it'
+    local reshaped='reshape(ids, (m, n)) before the call, reshape(..., shape) after it'
     refused 2:17 "$ids" "$reshaped" 'y = one_hot(    zeros((1, 2, 3, 4)), 5)'
     refused 2:13 "$ids" "$reshaped" 'y = take(x, zeros((1, 2, 3, 4)))'
     refused 2:10 'table has 3 axes (2 x 3 x 4), expected 2' '' 'y = take(zeros((2, 3, 4)), x)'
-    refused 2:5 "len of one axis, $row" "x.shape[1] is how many elements it has" 'y = len(x[0])'
-    refused 2:9 "len is of a tuple, a string or a matrix, not of a whole number" "" 'y = len(3)'
-    refused 2:20 "sum along axis 0 of one axis, $row" "axis=-1 is along its elements" 'y = sum(x[0], axis=0)'
+    refused 2:5 "len of one axis, $row" "x.shape[1] is the number of elements" 'y = len(x[0])'
+    refused 2:9 "len needs a tuple, a string or a matrix, found a whole number" "" 'y = len(3)'
+    refused 2:20 "sum along axis 0 of one axis, $row" "axis=-1 runs along its elements" 'y = sum(x[0], axis=0)'
     refused 2:21 "keepdims is 2, expected True, False, 1 or 0" "" 'y = sum(x, keepdims=2)'
     refused 2:5 "arange: 0 numbers, expected 1 to 2147483647" "" 'y = arange(0)'
-    refused 2:5 "arange: the step is 0" "" 'y = arange(1, 5, 0)'
-    refused 2:12 "start is a string here, expected a number" "" 'y = arange("a")'
+    refused 2:5 "arange: the step must not be 0" "" 'y = arange(1, 5, 0)'
+    refused 2:12 "start is a string, expected a number" "" 'y = arange("a")'
     refused 2:5 "cannot generate a matrix of 2 x 0" "" 'y = zeros((2, 0))'
     refused 2:13 "clip: low is a matrix, expected a number or None" \
-        "minimum(maximum(x, low), high) is of matrices, too" 'y = clip(x, x, 1)'
-    refused 2:5 "clip is called without 'high'" "clip(x, low, high)" 'y = clip(x, 0)'
-    refused 2:5 "softmax along axis -2: causal is along the last axis" "" 'y = softmax(x, causal=True, axis=0)'
+        "minimum(maximum(x, low), high) also accepts matrices" 'y = clip(x, x, 1)'
+    refused 2:5 "clip: argument 'high' is missing" "clip(x, low, high)" 'y = clip(x, 0)'
+    refused 2:5 "softmax along axis -2: causal needs the last axis" "" 'y = softmax(x, causal=True, axis=0)'
     refused 2:21 "axis 2 of 2 axes: expected -2 to 1" "" 'y = softmax(x, axis=2)'
-    refused 2:21 "sort along axis 0 of one axis, $row" "axis=-1 is along its elements" 'y = sort(x[0], axis=0)'
+    refused 2:21 "sort along axis 0 of one axis, $row" "axis=-1 runs along its elements" 'y = sort(x[0], axis=0)'
     refused 2:21 "axis -3 of 2 axes: expected -2 to 1" "" 'y = argsort(x, axis=-3)'
     refused 2:24 "descending is 2, expected True, False, 1 or 0" "" 'y = sort(x, descending=2)'
 }

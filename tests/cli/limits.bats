@@ -114,7 +114,7 @@ limit_files() {
 }
 
 @test "a limit on the size of files is named, alone and on ranks" {
-    local count file limit='the limit on the size of files (ulimit -f) is 100.0 KiB'
+    local count file limit='the limit on file size (ulimit -f) is 100.0 KiB'
     "$MPIMATMUL" gen a.npy --dims 300x300 --seed 1 --quiet
     "$MPIMATMUL" gen s.npy --dims 100x100 --seed 1 --quiet
     for file in o.npy o.csv o.npz o.safetensors; do

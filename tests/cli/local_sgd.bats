@@ -66,8 +66,8 @@ END
     diff <(grep -E '^(apart|loop| +with)' <<< "$output" | sed -E 's/[0-9.]+ s/N s/') - <<'END'
 loop of line 14: 6 turns of N s, 0 B between nodes in each; carried: new (2 matrices), outer (2 matrices)
 loop of line 16: 2 turns of N s, 0 B between nodes in each; carried: outer (2 matrices)
-apart of line 11: 3 turns of N s on each node, 0 B between nodes in each (0 B if together); state: 2 matrices
-apart of line 15: 2 turns of N s on each node, 0 B between nodes in each (0 B if together); state: 2 matrices
+apart in line 11: 3 turns of N s on each node, 0 B between nodes per turn (0 B if together); state: 2 matrices
+apart in line 15: 2 turns of N s on each node, 0 B between nodes per turn (0 B if together); state: 2 matrices
 END
 }
 
@@ -127,30 +127,32 @@ END
 trained='new = apart(inner, state, 0, 1)'
 
 @test "values that are local to a node are read by average alone" {
-    local everywhere="every node has a value of its own here" remedy="average(x) makes one of them"
+    local everywhere="this value differs between the nodes" remedy="average(x) combines them"
     refused 12:7 "$everywhere" "$remedy" <<< "$trained"$'\nprint(new[0] * 2)'
     refused 12:1 "$everywhere" "$remedy" <<< "$trained"$'\ncheckpoint("c.safetensors", new, turn=1)'
-    refused 11:1 "average is of what apart has made: this is one value" "" <<< 'average(state[0])'
-    refused 11:1 "average is of matrices, or tuples of them, not of a whole number" "" <<< 'average(3)'
+    refused 11:1 "average needs a result of apart(...): all nodes have the same value here" "" <<< 'average(state[0])'
+    refused 11:1 "average needs matrices or tuples of them, found a whole number" "" <<< 'average(3)'
     [ ! -e c.safetensors ]
 }
 
 @test "the function of local steps takes a state and a turn and returns a state of the same structure" {
-    refused 11:13 "expected the name of a function of the text" "" <<< 'new = apart(state, state, 0, 1)'
-    refused 11:7 "apart: first is at least 0, turns are at least 1" "" <<< 'new = apart(inner, state, 0, 0)'
-    refused 11:20 "a state has matrices, which learn" "" <<< 'new = apart(inner, (1, 2), 0, 1)'
-    refused 11:8 "apart stands outside of functions: NAME = apart(...)" "" <<< 'new = (apart(inner, state, 0, 1), 1)'
-    refused 13:13 "f is a function of the text, of a state and a turn" "" << 'END'
+    refused 11:13 "expected the name of a function defined in this file" "" <<< 'new = apart(state, state, 0, 1)'
+    refused 11:7 "apart: first must be at least 0 and turns at least 1" "" <<< 'new = apart(inner, state, 0, 0)'
+    refused 11:20 "the state must contain matrices" "" <<< 'new = apart(inner, (1, 2), 0, 1)'
+    refused 11:8 "apart must be assigned outside of functions: NAME = apart(...)" "" <<< \
+        'new = (apart(inner, state, 0, 1), 1)'
+    refused 13:13 "f must be a function of two parameters, a state and a turn" "" << 'END'
 def one(x):
     return x
 new = apart(one, state, 0, 1)
 END
-    refused 13:7 "half returns another state than it is given: other matrices, or shapes" "" << 'END'
+    refused 13:7 "half changes the structure of its state: other matrices or shapes" "" << 'END'
 def half(state, turn):
     return state[0]
 new = apart(half, state, 0, 1)
 END
-    refused 12:5 "print is not for what every node does apart" "before it, or, of average(...), behind it" << 'END'
+    refused 12:5 "print cannot be used inside apart(...)" "call it before apart(...), or after it on average(...)" \
+        << 'END'
 def shown(state, turn):
     print(turn)
     return state

@@ -115,7 +115,7 @@ for k in range(2):
     assert_close(x, k + 1, 0)'
     rm -f ./*.npy
     program run e.py
-    expect_failure 79 'e.py:7:5: not close: the largest difference is 1, the tolerance 0'
+    expect_failure 79 'e.py:7:5: not close: the largest difference 1 exceeds the tolerance 0'
     [ "$(echo ./*.npy)" = './turn_0_0.npy ./turn_0_1.npy ./turn_1_0.npy ./turn_1_1.npy' ]
 }
 
@@ -253,20 +253,22 @@ fails() {
     fails $'for i in loop(3):\n    x = concat((x, x), 0)' \
         "e.py:2:5: 'x' is 3 x 4 at the beginning of a turn and 6 x 4 at its end" checked
     fails $'for i in loop(3):\n    x = (x, 1)' \
-        "e.py:2:5: 'x' is a matrix at the beginning of a turn and another one, or a tuple, at its end" checked
-    fails $'for i in loop(3):\n    y = x + i\nsave("y.npy", y)' "e.py:4:15: 'y' is of a turn of a loop that is over" \
+        "e.py:2:5: 'x' is a matrix at the beginning of a turn but changes its structure, or is a tuple, at its end" \
+        checked
+    fails $'for i in loop(3):\n    y = x + i\nsave("y.npy", y)' \
+        "e.py:4:15: 'y' was assigned only inside a loop(...) that has ended" \
         checked
     fails $'for i in loop(3):\n    if i > 0:\n        x = y\n    y = x + i' \
-        "e.py:4:13: 'y' is of a turn of a loop that is over"
+        "e.py:4:13: 'y' was assigned only inside a loop(...) that has ended"
     fails $'def f(x):\n    for i in loop(3):\n        x = x + 1\n    return x\ny = f(x)' \
-        'e.py:3:5: a loop stands outside of functions' checked
-    fails $'for k in loop(1.5):\n    x = x' 'e.py:2:15: a bound of loop is a number here, expected a whole number'
+        'e.py:3:5: loop(...) is not allowed inside a function' checked
+    fails $'for k in loop(1.5):\n    x = x' 'e.py:2:15: a bound of loop is a number, expected an integer'
     fails $'for k in loop(0, 9, 2):\n    x = x' 'e.py:2:21: loop takes one or two whole numbers'
-    fails 'y = loop(3)' 'e.py:2:5: loop is for loops: for i in loop(...):'
+    fails 'y = loop(3)' 'e.py:2:5: loop can only be used in a loop: for i in loop(...):'
     fails $'i = load("i.npy")\nfor k in loop(5):\n    y = cross_entropy(x[:, :2] * 1, minimum(i, k))' \
-        "turn 2: e.py:4:9: 'minimum(i, k)' has 2: cross_entropy takes whole numbers from 0 to 1 here"
+        "turn 2: e.py:4:9: 'minimum(i, k)' contains 2, but cross_entropy needs whole numbers from 0 to 1 as indices"
     fails $'for k in loop(3):\n    x = x + 1\n    assert_close(x, x + k // 2, 0.5)' \
-        'turn 2: e.py:4:5: not close: the largest difference is 1, the tolerance 0.5' 79
+        'turn 2: e.py:4:5: not close: the largest difference 1 exceeds the tolerance 0.5' 79
 }
 
 @test "--json has the prints of all turns; log, trace and report show the last turn, with sums" {
@@ -620,7 +622,7 @@ save("acc.npy", acc)'
     program run e.py
     expect_status 0
     [ "$stderr" = "mpimatmul: notice: 'e.npy' is float64 and is read as float32
-mpimatmul: notice: 'acc' is float64 and becomes float32 in the loop of line 4" ] || { show; false; }
+mpimatmul: notice: 'acc' changes from float64 to float32 in the loop of line 4" ] || { show; false; }
     script 'x, s = load("e.npy"), load("s.npy")
 acc, other = s, x
 for i in loop(3):
@@ -628,10 +630,10 @@ for i in loop(3):
 save("acc.npy", acc)'
     program run e.py
     expect_status 0
-    [ "$stderr" = "mpimatmul: notice: 'acc' is float32 and becomes float64 in the loop of line 3
-mpimatmul: notice: 'other' is float64 and becomes float32 in the loop of line 3
-mpimatmul: notice: 'acc' is float64 and becomes float32 in the loop of line 3
-mpimatmul: notice: 'other' is float32 and becomes float64 in the loop of line 3" ] || { show; false; }
+    [ "$stderr" = "mpimatmul: notice: 'acc' changes from float32 to float64 in the loop of line 3
+mpimatmul: notice: 'other' changes from float64 to float32 in the loop of line 3
+mpimatmul: notice: 'acc' changes from float64 to float32 in the loop of line 3
+mpimatmul: notice: 'other' changes from float32 to float64 in the loop of line 3" ] || { show; false; }
 }
 
 @test "a value that moves through names of turns, which the first reading skips, is as with range" {

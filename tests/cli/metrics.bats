@@ -80,7 +80,7 @@ END
     program run e.py --metrics none/m
     expect_failure 73 "cannot write the metrics to 'none/m': No such file or directory"
     program run e.py --metrics -
-    expect_failure 73 "cannot write the metrics to '-': only matrices go to stdout" "./- is a file of that name"
+    expect_failure 73 "cannot write the metrics to '-': only matrices go to stdout" "./- names a file called '-'"
     expect_only_files e.py
     run --separate-stderr "$MPIMATMUL" run e.py --metrics /dev/full --quiet
     output=''

@@ -140,7 +140,7 @@ END
         "cannot multiply 'S.bin' (2 x 3 x 4 x 5) by 'U.bin' (5 x 3 x 5 x 4): batch sizes 2 and 5 differ" "" \
         mul S.bin U.bin
     both_refused 65 "cannot add 'A.bin' (17 x 31) to a result of 17 x 13: shapes differ" \
-        "sizes of 1 repeat: a bias is 1 x 13, a column 17 x 1" \
+        "sizes of 1 are repeated: a bias is 1 x 13, a column 17 x 1" \
         mul A.bin B.bin --c-in A.bin --beta 1
     both_refused 65 "cannot multiply 'A.bin' (17 x 31) by 'C.bin' (17 x 13): inner sizes 31 and 17 differ" "" \
         plan A.bin C.bin
@@ -152,10 +152,10 @@ END
     make_operands
     both_refused 64 "--alpha: 'nan' is not a number" "" mul A.bin B.bin --alpha nan
     both_refused 64 "--beta: 'inf' is not a number" "" mul A.bin B.bin --beta inf
-    both_refused 64 "--beta is 1, but there is no C to multiply" "give --c-in FILE" mul A.bin B.bin --beta 1
+    both_refused 64 "--beta is 1, but --c-in is missing" "give --c-in FILE" mul A.bin B.bin --beta 1
     both_refused 64 "--weights: weight 1 is -1: a weight is zero or more" "" mul A.bin B.bin --weights -1,1
     both_refused 64 "--weights: 'nan' is not a number" "" mul A.bin B.bin --weights nan,1
-    both_refused 64 "--weights: all weights are zero: one has to be positive" "" mul A.bin B.bin --weights 0,0
+    both_refused 64 "--weights: all weights are zero: at least one must be positive" "" mul A.bin B.bin --weights 0,0
     both_refused 64 "mul: unknown option '--wieghts', did you mean '--weights'?" "" mul A.bin B.bin --wieghts 1,1
     both_refused 66 "cannot open 'missing': No such file or directory" "" mul A.bin B.bin --weights @missing
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
@@ -207,7 +207,7 @@ END
     [[ "${stderr_lines[1]}" == "  hint: "*"-opencl-icd"* ]] || { show; return 1; }
     program devices --device cuda:0
     expect_status 69
-    [[ "${stderr_lines[1]}" == "  hint: did you mean 'gpu:0'? this machine has cpu"* ]] || { show; return 1; }
+    [[ "${stderr_lines[1]}" == "  hint: did you mean 'gpu:0'? devices of this machine: cpu"* ]] || { show; return 1; }
 }
 
 # contexts ARGUMENTS...: rank 0 and rank 1 of one job. The arguments of rank 1 begin at number
@@ -230,7 +230,7 @@ contexts() {
     [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -eq 1 ]
     split=4
     contexts mul A.bin --threads mul A.bin B.bin --device cpu
-    expect_failure 64 "mul: --threads needs a value: --threads N"
+    expect_failure 64 "mul: --threads is missing its value: --threads N"
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 

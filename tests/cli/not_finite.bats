@@ -72,7 +72,7 @@ assert mine[2][1:] == mine[1][1:] and mine[5][1:] == mine[4][1:]'
         output=''
         # shellcheck disable=SC2034 # of expect_failure
         shown_source=$'        state = adamw(state, g, turn=step, rate=0.01)\n                ^'
-        expect_failure 79 "turn 2: e.py:8:13: gradient 'g[1][0]' is not finite" '--on-nan skip leaves such steps out'
+        expect_failure 79 "turn 2: e.py:8:13: gradient 'g[1][0]' is not finite" '--on-nan skip skips such steps'
         head -c 400 c.safetensors | grep -qaE '"__metadata__":[{][^}]*"turn":"2"'
         [ ! -e c.safetensors.part ]
     done
@@ -85,7 +85,7 @@ assert mine[2][1:] == mine[1][1:] and mine[5][1:] == mine[4][1:]'
 ends() {
     script $'w = generate((3, 4))\n'"$1"
     program run e.py --quiet
-    expect_failure 79 "e.py:$2" '--on-nan skip leaves such steps out'
+    expect_failure 79 "e.py:$2" '--on-nan skip skips such steps'
 }
 
 @test "a value that is not finite has its name in the text, also outside of loops" {
@@ -103,11 +103,11 @@ print(s[0][0][0, 0], s[0][1][0, 0])'
     script $'w = generate((3, 4)) * 99\ns = sgd(sgd_state(w), grad(sum(log(1 + exp(w * 9))), w), 0.1)'
     program run e.py --quiet
     expect_failure 79 "e.py:2:5: gradient 'grad(sum(log(1 + exp(w * 9))), w)' is not finite" \
-        "--on-nan skip leaves such steps out; softplus(x) for log(1 + exp(x)), logsumexp(x) for log(sum(exp(x))) do$(
+        "--on-nan skip skips such steps; softplus(x) for log(1 + exp(x)), logsumexp(x) for log(sum(exp(x))) do$(
         ) not overflow"
     script $'w = generate((3, 4))\ns = sgd(sgd_state(w), w * 1e30, 1e-30)\nprint(max(abs(s[0])) <= 2)'
     run "$MPIMATMUL" run e.py --quiet
     [ "$output" = 1 ]
     program run e.py --on-nan never
-    expect_failure 64 "--on-nan: 'never' is none of stop|skip"
+    expect_failure 64 "--on-nan: 'never' is invalid, expected one of stop|skip"
 }

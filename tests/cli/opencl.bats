@@ -50,7 +50,7 @@ report() {
     cp -r "$POCL_CACHE_DIR" "$ours"
     export TMPDIR=$PWD/temporary HOME=/proc
     unset POCL_CACHE_DIR XDG_CACHE_HOME
-    local line="mpimatmul: warning: PoCL cannot write to its cache '/proc/.cache/pocl/kcache': it has '$ours' instead"
+    local line="mpimatmul: warning: PoCL cannot write to its cache '/proc/.cache/pocl/kcache' and uses '$ours' instead"
     program devices
     expect_status 0
     [ "$stderr" = "$line" ]
@@ -152,6 +152,6 @@ EOF_PYTHON
     for card in absent closed; do
         run --separate-stderr env MMUL_CARD=$card LD_PRELOAD="$BUILD/tests/card.so" "$MPIMATMUL" devices < /dev/null
         expect_quiet_success
-        grep -q ' 0:0 is used by nobody: the driver says it is not available$' <<< "$output" || { show; return 1; }
+        grep -q ' 0:0 is used by nobody: the driver reports it as unavailable$' <<< "$output" || { show; return 1; }
     done
 }

@@ -31,15 +31,15 @@ END
 @test "sums, differences and transposes are equal element by element" {
     for n in 1 3; do
         run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" add A.npy b.npy
-        [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  nothing of it needed a check
+        [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  no operation needed a check
 A_add_b.npy: 70 x 33" ]
         expect A_add_b.npy 'A + b'
         run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" sub b.npy A.npy -o c.npy
-        [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  nothing of it needed a check
+        [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  no operation needed a check
 c.npy: 70 x 33" ]
         expect c.npy 'b - A'
         run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" transpose A.npy
-        [ "$(outcome)" = "wall N s  (N steps; before that N s)  nothing of it needed a check
+        [ "$(outcome)" = "wall N s  (N steps; before that N s)  no operation needed a check
 A_transposed.npy: 33 x 70" ]
         expect A_transposed.npy 'A.T'
     done
@@ -50,7 +50,7 @@ A_transposed.npy: 33 x 70" ]
     expect_quiet_success
     expect "a \"quoted\" \\ name.npy" 'np.maximum(A, 0)'
     run mpirun -q --oversubscribe -n 3 "$MPIMATMUL" map softmax A.npy
-    [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  nothing of it needed a check
+    [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  no operation needed a check
 A_softmax.npy: 70 x 33" ]
     expect A_softmax.npy '(lambda e: e / e.sum(-1, keepdims=True))(np.exp(A - A.max(-1, keepdims=True)))' 1e-6
     for axis in -1 -2 all; do
@@ -94,7 +94,7 @@ y.npy: 70 x 20" ]
     expect i.npy 'np.argsort(-(A @ B.T), -1, kind="stable")[:, :4]'
     program mul W.npy A.npy --transpose-a --transpose-b --alpha 0.5 --c-in r.npy --beta 2 --activation tanh
     expect_failure 65 "cannot add 'product' (20 x 70) and '2 * r.npy' (70 x 20): sizes 20 and 70 of axis -2 differ" \
-        "sizes of 1 repeat"
+        "sizes of 1 are broadcast"
     py -c 'import numpy as np; np.save("s.npy", np.ones((20, 70), "f4"))'
     program mul W.npy A.npy --transpose-a --transpose-b --alpha 0.5 --c-in s.npy --beta 2 --activation tanh -o t.npy
     expect t.npy 'np.tanh(0.5 * B @ A.T + 2)' 1e-4
@@ -178,7 +178,8 @@ END
     expect_status 0
     [ "$(py -c 'import numpy as np; print(np.load("y.npy").dtype, np.load("i.npy").dtype)')" = "float16 int32" ]
     program mul A.npy W.npy --bias h.npy --dtype float64 -o y.npy
-    expect_failure 64 "--dtype float64 does not go with --bias" "without it the result is float64 where all files are"
+    expect_failure 64 "--dtype float64 cannot be combined with --bias" \
+        "without it the result is float64 where all files are"
     echo 'save("y.npy", load("A.npy").T)' > p.py
     program run p.py --quiet
     expect_quiet_success
@@ -187,13 +188,13 @@ END
 
 @test "an error in a one-line program names the files instead of a line" {
     program mul A.npy B.npy --activation rely
-    expect_failure 64 "--activation: 'rely' is none of relu|gelu|silu|sigmoid|tanh|softmax"
+    expect_failure 64 "--activation: 'rely' is invalid, expected one of relu|gelu|silu|sigmoid|tanh|softmax"
     program mul A.npy B.npy --topk 2 --split cols
-    expect_failure 64 "--split does not go with --topk"
+    expect_failure 64 "--split cannot be combined with --topk"
     program mul A.npy B.npy --indices i.npy
-    expect_failure 64 "--indices goes with --topk"
+    expect_failure 64 "--indices needs --topk"
     program topk A.npy -o i.npy --indices ./i.npy
-    expect_failure 65 "cannot save to 'i.npy': it is another output"
+    expect_failure 65 "cannot save to 'i.npy': it is also another output"
     program map rely A.npy
     expect_failure 64 "map: unknown operation 'rely', did you mean 'relu'?"
     program map zzzz A.npy
@@ -204,17 +205,17 @@ END
     expect_failure 66 "cannot open 'nowhere.npy': No such file or directory"
     program add A.npy B.npy
     expect_failure 65 "cannot add 'A.npy' (70 x 33) and 'B.npy' (20 x 33): sizes 70 and 20 of axis -2 differ" \
-        "sizes of 1 repeat"
+        "sizes of 1 are broadcast"
     mkdir -p a/long/folder/of/many/names
     cp A.npy 'a/long/folder/of/many/names/so"me.npy'
     program sub B.npy 'a/long/folder/of/many/names/so"me.npy'
     expect_failure 65 "cannot subtract 'B.npy' (20 x 33) and 'a/long/folder/of/many/names/so\"me.npy' (70 x 33): sizes$(
-        ) 20 and 70 of axis -2 differ" "sizes of 1 repeat"
+        ) 20 and 70 of axis -2 differ" "sizes of 1 are broadcast"
     program mul A.npy B.npy --bias b.npy
     expect_failure 65 "cannot multiply 'A.npy' (70 x 33) by 'B.npy' (20 x 33): inner sizes 33 and 20 differ"
     program mul A.npy B.npy --transpose-b --bias b.npy
     expect_failure 65 "cannot add 'product' (70 x 20) and 'b.npy' (1 x 33): sizes 20 and 33 of axis -1 differ" \
-        "sizes of 1 repeat"
+        "sizes of 1 are broadcast"
     py -c 'import numpy as np; np.save("N.npy", np.ones((4, 5), "f4"))'
     program topk A.npy N.npy -k 2 --normalize-rows
     expect_failure 65 "cannot multiply 'normalize(A.npy)' (70 x 33) by 'normalize(N.npy).T' (5 x 4): inner sizes$(
@@ -231,11 +232,12 @@ END
     python <<< 'import numpy as np; np.save("D.npy", np.ones((4, 4))); np.save("b.npy", np.ones((1, 4)))'
     export MPIMATMUL_DTYPE=float64
     program mul D.npy D.npy --bias b.npy -o C.npy --device cpu
-    expect_failure 64 "MPIMATMUL_DTYPE=float64 does not go with --bias" \
+    expect_failure 64 "MPIMATMUL_DTYPE=float64 cannot be combined with --bias" \
         "without it the result is float64 where all files are"
     export MPIMATMUL_DTYPE=float16
     program mul D.npy D.npy -o kept:x --device cpu
-    expect_failure 64 "MPIMATMUL_DTYPE=float16 does not go with 'kept:x'" "what is kept is float32 or float64"
+    expect_failure 64 "MPIMATMUL_DTYPE=float16 cannot be combined with 'kept:x'" \
+        "persistent sets are float32 or float64"
     unset MPIMATMUL_DTYPE
     for dtype in float16 bfloat16 float32; do
         program mul D.npy D.npy --bias b.npy -o C.bin --dtype $dtype --device cpu

@@ -304,7 +304,7 @@ found.spans = line.lanes.reduce((total, lane) => total + lane.spans.length, 0);'
     [[ "$stderr" == "mpimatmul: 'A.bin' is not valid JSON: line 1, column "* ]]
     echo '{"schema": "mpimatmul-plan"}' > plan.json
     program report plan.json
-    expect_failure 65 "'plan.json' is no report, trace or metrics of a run" \
+    expect_failure 65 "'plan.json' is not a report, trace or metrics file of a run" \
         "--report, --trace and --metrics of mul and run write them"
     echo '{"schema": "mpimatmul-report", "schema_version": 9}' > new.json
     program report new.json
@@ -318,9 +318,9 @@ found.spans = line.lanes.reduce((total, lane) => total + lane.spans.length, 0);'
     expect_failure 65 "'m.jsonl' is not valid JSON: line 3, column 22: premature end of input near '\"na'"
     printf '%s\n' '{"turn":0,"line":1,"name":"x","value":1.0,"seconds":1.0}' '{"turn":1}' > m.jsonl
     program report m.jsonl
-    expect_failure 65 "'m.jsonl': line 2 is not one of metrics"
+    expect_failure 65 "'m.jsonl': line 2 is not a line of metrics"
     program report r.json t.json r.json
-    expect_failure 65 "'r.json' is a report, and so is one before it"
+    expect_failure 65 "'r.json' is a report, and the page already has one"
     program report r.json -o r.json
     expect_failure 73 "cannot write the page to 'r.json': it is one of the inputs"
     program report r.json -o none/p.html

@@ -156,12 +156,12 @@ END
     program kept y
     expect_failure 66 "no kept 'y' in '$PWD/s'"
     program kept --remove
-    expect_failure 64 "kept: which set is to be removed?" "mpimatmul kept NAME... --remove"
+    expect_failure 64 "kept: --remove needs the name of a set" "mpimatmul kept NAME... --remove"
     program info kept:y
     expect_status 66
     grep -q -x -F "mpimatmul: no kept 'y' in '$PWD/s'" <<< "$stderr"
     ranks 2 mul kept:y C.npy -o z.npy --device cpu
-    expect_failure 66 "no kept 'y' in '$PWD/s'" "mpimatmul kept lists what there is"
+    expect_failure 66 "no kept 'y' in '$PWD/s'" "mpimatmul kept lists the kept sets"
 }
 
 @test "a set is used in place, with its own shares, or moved when the plan wants another placement" {
@@ -185,7 +185,7 @@ np.save('L.npy', np.ones((101, 1000), 'f4'))"
     equal z.npy '1 + y'
     ranks 2 run same.py --device cpu --weights 0.5,0.5
     expect_failure 64 "cannot use kept 'y': its parts are 0 71 101, the weights make 0 51 101" \
-        "leave the weights out: the job then has those of the set"
+        "leave the weights out: the job then uses those of the set"
     ranks 2 run same.py --device cpu --weights 7,3
     expect_quiet_success
 }
@@ -195,7 +195,7 @@ np.save('L.npy', np.ones((101, 1000), 'f4'))"
     export MPIMATMUL_SHARD_DIR=$PWD/s
     ranks 2 run big.py --device cpu --check
     expect_quiet_success
-    [[ "${lines[-1]}" == "values take 34.3 MiB of a node at most, "* ]]
+    [[ "${lines[-1]}" == "values take at most 34.3 MiB per node, "* ]]
     # Tiles of the linked operation count too.
     ranks 2 run big.py --device cpu --check --json
     expect_quiet_success
@@ -285,11 +285,12 @@ print('its set says', json.load(open('s/y_shards.json'))['xxh3'][1])")"
     sed -i "s/\"$(hostname)\"/\"elsewhere\"/2" s/y_shards.json
     perl -0pi -e "s/\"$(hostname)\"\n/\"elsewhere\"\n/" s/y_shards.json
     ranks 2 "${use[@]}"
-    expect_failure 65 "cannot use kept 'y': rank 1 has kept its shard on 'elsewhere', and is on '$(hostname)' now" \
+    expect_failure 65 \
+        "cannot use kept 'y': the shard of rank 1 is on 'elsewhere', but the rank now runs on '$(hostname)'" \
         "start the ranks on the same machines, in the same order"
     sed -i 's/"whole": true/"whole": false/' s/y_shards.json
     ranks 2 "${use[@]}"
-    expect_failure 65 "'y' is half-written: the job that was to keep it was stopped" \
+    expect_failure 65 "'y' is half-written: the job that wrote it was stopped" \
         "keep it again, or mpimatmul kept y --remove"
     program join y -o z.npy
     expect_status 65
@@ -359,7 +360,7 @@ own_folders() {
             equal z.npy 'y @ C' || equal z.npy '2 * y @ C' || return 1
             seen+=w
         else
-            expect_failure 65 "'y' is half-written: the job that was to keep it was stopped" \
+            expect_failure 65 "'y' is half-written: the job that wrote it was stopped" \
                 "keep it again, or mpimatmul kept y --remove" || return 1
             seen+=h
         fi
@@ -464,9 +465,9 @@ assert np.array_equal(np.load("p.npz")["v"], y + 2)'
         done
     fi
     ranks 2 mul A.npy B.npy -o kept:x --dtype float16 --device cpu
-    expect_failure 64 "--dtype float16 does not go with 'kept:x'" "what is kept is float32 or float64"
+    expect_failure 64 "--dtype float16 cannot be combined with 'kept:x'" "persistent sets are float32 or float64"
     ranks 2 mul A.npy B.npy --keep --split rows --device cpu
-    expect_failure 64 "--split does not go with --keep"
+    expect_failure 64 "--split cannot be combined with --keep"
 }
 
 @test "a device with memory of its own keeps values and uses kept ones as any other device does" {

@@ -48,11 +48,12 @@ END
     script 'x = generate((1, 1))
 save(f"x{x}.npy", x)'
     program run e.py
-    expect_failure 65 'e.py:2:6: file is a string with a matrix in it here, expected a string'
+    expect_failure 65 'e.py:2:6: file is a string with a matrix in it, expected a string'
     script 'x = generate((1, 2))
 print(f"{x}")'
     program run e.py
-    expect_failure 65 'e.py:2:10: a matrix cannot be part of a string' 'print("...", x) shows it beside other words'
+    expect_failure 65 'e.py:2:10: a matrix cannot be inserted into a string' \
+        'print("...", x) shows it beside other words'
 }
 
 @test "run: a line is printed as soon as its values are there, not at the end" {

@@ -79,11 +79,11 @@ methods ok
 64 no placement '"'here'"': expected rows, cols, grid, replicate
 64 index 1000000 of an axis of 64: expected -64 to 63
 64 cannot take [a value of float32] of a value: expected whole numbers
-64 an index of one axis, which is a row (1 x 48) here
-64 a slice of one axis, which is a row (1 x 5) here
+64 an index of a one-axis array, which is stored as a row (1 x 48)
+64 a slice of a one-axis array, which is stored as a row (1 x 5)
 64 ids has 4 axes (1 x 2 x 3 x 4), expected 1 to 3: the result has one more
 64 ids has 4 axes (1 x 2 x 3 x 4), expected 1 to 3: the result has one more
-64 clip: a bound is a number, or None
+64 clip: a bound must be a number or None
 64 no gelu of '"'fast'"': expected none, tanh
 65 an array of complex128 cannot be a value: expected real numbers
 64 cannot write '"'d.bin'"' as float64: .bin has no such type
@@ -91,22 +91,22 @@ methods ok
 66 cannot open '"'?.npy'"': No such file or directory
 65 18446744073709551615 cannot be an element: expected whole numbers below 2^63
 65 an array of complex128 cannot be a value: expected real numbers
-64 layer_norm adds b where it has w
+64 layer_norm takes b only together with w
 64 causal is 2, expected True, False, 1 or 0
 64 causal is 1.0, expected True, False, 1 or 0
 64 interleaved is None, expected True, False, 1 or 0
 65 attention: the mask '"'argument 4 of attention'"' holds whole numbers: '"$floats"'
 64 axis -3 of 2 axes: expected -2 to 1
-64 mean along axis 0 of one axis, which is a row (1 x 32) here: axis=-1 is along its elements
-64 concat along axis 0 of one axis, which is a row (1 x 32) here: axis=-1 joins its elements, '"$below"'
+64 mean along axis 0 of a one-axis array, which is stored as a row (1 x 32): axis=-1 runs along its elements
+64 concat along axis 0 of a one-axis array, which is stored as a row (1 x 32): axis=-1 joins its elements, '"$below"'
 64 seed must be at least 0
 65 no array after all
-64 device and threads are chosen before the first value
+64 device and threads must be chosen before the first value
 71 Unable to allocate 364. TiB for an array with shape (10000000, 10000000) and data type float32
 65 an array of <U4 cannot be a value: expected real numbers
-64 a program cannot begin inside of another one
-65 cannot save to '"'./X.npy'"': it is saved before
-64 values are computed by the thread that has begun with it
+64 programs cannot be nested
+65 cannot save to '"'./X.npy'"': it is already saved
+64 values must be computed by the thread that computed the first one
 65 '"'bare' holds 1099511627777 at [0, 0, 0, 0]: float32 is exact up to 16777216"'
 65 an array of object cannot be a value: expected real numbers
 two in a file ok
@@ -174,7 +174,8 @@ assert np.allclose(np.load("y.npy"), x, rtol=1e-5)'
     "$PYTHON" -c 'import numpy as np; np.save("row.npy", np.arange(4, dtype="f4"))'
     echo 'save("z.npy", max(load("row.npy"), axis=1))' > p.py
     run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
-    [[ "$output" == *"p.py:1: max along axis 1 of one axis, which is a row (1 x 4) here: axis=-1 is along"* ]]
+    local refused="max along axis 1 of a one-axis array, which is stored as a row (1 x 4)"
+    [[ "$output" == *"p.py:1: $refused: axis=-1 "* ]]
     [ "$status" -eq 64 ]
     echo 'save("z.npy", load("x.npy") @ load("x.npy"))' > p.py
     run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
@@ -236,8 +237,8 @@ END
 65 cannot multiply 'left' (3 x 4) by 'right' (2 x 3): inner sizes 4 and 2 differ
 65 cannot multiply 'w.npy' (2 x 2) by 'table' (3 x 4): inner sizes 2 and 3 differ
 65 cannot add 'table' (3 x 4) and 'argument 2 of add' (2 x 2): rows 3 and 2 differ
-65 cannot take row 11 of 'table': it has 3
-65 cannot take row 7 of 'array of words.py:23': it has 3
+65 cannot read row 11 of 'table', which has 3 rows
+65 cannot read row 7 of 'array of words.py:23', which has 3 rows
 65 'array of words.py:24' holds 1099511627777 at [0, 0, 0, 0]: float32 is exact up to 16777216
 65 cannot reshape 'table' (3 x 4) to 5 x 5: 12 elements and 25
 64 shape is (2.5, 5), expected whole numbers
@@ -322,10 +323,10 @@ Value(2 x 2 x 6, float64)
 sum 2 276 of Value(1 x 2, float64)
 [[1. 2.]]
 276 276.00 Value(4 x 1, float64) 276
-the truth of a matrix is not one value: float(v) is the number of a 1 x 1 one
-what is gone through has one axis, which is a row (1 x 6) here
+a matrix has no truth value: float(v) gives the number of a 1 x 1 value
+cannot iterate over a one-axis value, which is stored as a row (1 x 6) here
 a value of 4 x 9 is not one number
-sum: in the type of the operand: no dtype, out
+sum: dtype and out are not supported
 END
     [ "$status" -eq 0 ]
 }
@@ -362,7 +363,7 @@ END
 <div><b>Value</b> 6 &times; 6, float64, not computed yet</div>
 <div><b>Value</b> 1 &times; 2, float64, 'a&lt;b&gt;&amp;'.npy', not read yet</div>
 <div><b>Parameter</b> 1 &times; 2, float64, not computed yet</div>
-no job has been recorded
+no job was recorded
 <div><b>Value</b> 6 &times; 6, float64, computed, rows 0 6</div><table>$(
     row 72 77.1429 82.2857 87.4286 92.5714 97.7143)$(
     row 77.1429 82.8571 88.5714 94.2857 100 105.714)$(row 82.2857 88.5714 94.8571 101.143 107.429 113.714)$(
@@ -372,7 +373,7 @@ no job has been recorded
     row 0 1 2 3 4 5)$(row 6 7 8 9 10 11)$(
     row $more $more $more $more $more $more)</table>
 <div><b>Value</b> 1 &times; 2, float64, 'a&lt;b&gt;&amp;'.npy', read</div>
-<div><b>Value</b> 1 &times; 2, float64, computed on the way to another value, and not kept</div>
+<div><b>Value</b> 1 &times; 2, float64, computed as an intermediate value, and not kept</div>
 <div><b>Value</b> 1 &times; 2, float64, stays on the rank, rows 0 1</div>
 <div><b>Value</b> 2 &times; 3, float32, not used yet</div>
 END
@@ -392,7 +393,7 @@ END
     [ "$status" -eq 0 ]
     diff - <(sort <<< "$output") << 'END'
 <div><b>Value</b> 4 &times; 2, float64, not computed yet</div>
-<div><b>Value</b> 4 &times; 2, float64, of which rank 0 knows what is computed</div>
+<div><b>Value</b> 4 &times; 2, float64, rank 0 knows the state of the computation</div>
 <div><b>Value</b> 4 &times; 2, float64, stays on the ranks, rows 0 2 4 of 2 ranks</div>
 END
 }
@@ -427,7 +428,7 @@ END
     [ "$status" -eq 0 ]
     MPIMATMUL_LIBRARY=/nowhere/lib.so run venv/bin/python venv.py
     [ "$(tail -n 1 <<< "$output")" = "ImportError: cannot load libmpimatmul.so.0: /nowhere/lib.so: cannot open shared \
-object file: No such file or directory; MPIMATMUL_LIBRARY may name it, as \
+object file: No such file or directory; set its path, as \
 MPIMATMUL_LIBRARY=/usr/local/lib/libmpimatmul.so.0" ]
     [ "$status" -eq 1 ]
 }
@@ -502,8 +503,8 @@ for file in ("one.npy", "m.gguf:here"):
         if mm.rank() == 0:
             print(error.status, error, error.hint)
 END
-    told="65 'one.npy' holds one matrix without a name load reads it
-65 'm.gguf:here' holds one matrix without a name load reads it"
+    told="65 'one.npy' holds a single unnamed matrix load reads it
+65 'm.gguf:here' holds a single unnamed matrix load reads it"
     for count in 1 2; do
         rm -f m.gguf none.gguf one.npy
         run --separate-stderr "${launch[@]}" -n $count "$PYTHON" all.py "$REPO/tests/cli"

@@ -40,9 +40,9 @@ everywhere() {
 
 @test "DiLoCo equals the reference on one node, continues from its state, and reads values of every node" {
     everywhere 'apart ok' apart
-    everywhere "65 'parts' is in parts on several nodes, and each of them reads all of it \
+    everywhere "65 'parts' is split over several nodes, but each node needs all of it \
 (x = mm.persist(mm.place(x, \"replicate\")), before the first step)
-64 what nodes compute apart reads and writes no files
+64 a program for one node cannot read or write files
 1.1" apart_reads
 }
 
@@ -63,38 +63,38 @@ everywhere() {
 }
 
 @test "a model that cannot learn is refused in a line with a remedy" {
-    local same='(a state is for the same layers, of the same sizes)'
+    local same='(a state fits only the same layers with the same sizes)'
     local parameters='(model.parameters(), or mm.nn.Parameter(x) of a value)'
-    everywhere "64 cannot go backward from plain: nothing that it is made of requires a gradient \
-(x.requires_grad = True, before it is made of x)
-65 cannot differentiate a value of 4 x 2: expected one element (sum and mean have one)
-64 only a leaf's requires_grad can be set: this value is made of what requires a gradient \
+    everywhere "64 cannot go backward from plain: none of its inputs requires a gradient \
+(set x.requires_grad = True before computing it from x)
+65 cannot differentiate a value of 4 x 2: expected one element (use sum or mean to get one element)
+64 requires_grad can only be set for a leaf: this value depends on values that require a gradient \
 (make it inside of \`with mm.no_grad():\`)
-64 whole numbers have no gradient
-64 a value that requires no gradient has none (set its requires_grad = True)
+64 integers have no gradient
+64 a value without requires_grad has no gradient (set its requires_grad = True)
 65 '1.exp_avg' of the state is 4 x 3, in the optimizer it is 1 x 2 $same
 65 'weight' of the state is 4 x 3, in the module it is 2 x 3 $same
 65 the state has no 'bias', which the module has $same
 65 the state has 'more', which the module has not $same
-64 cannot take 'x.npz': the file of a state ends in .safetensors
-64 cannot write 'x.safetensors': there is no value
+64 cannot take 'x.npz': the name of a state's file must end in .safetensors
+64 cannot write 'x.safetensors': there are no values
 66 cannot open 'none.safetensors': No such file or directory
-64 whole numbers have no gradient: they cannot be a parameter
-64 an optimizer is of parameters, of one at least $parameters
-64 an optimizer is of parameters, of one at least $parameters
-64 nesterov is of a momentum above 0
+64 integers have no gradient: they cannot be a parameter
+64 an optimizer needs at least one parameter $parameters
+64 an optimizer needs at least one parameter $parameters
+64 nesterov needs a momentum above 0
 64 2 heads of 7 columns: expected a number that divides them
 64 dropout of 1: expected 0 to below 1
-64 DiLoCo is of an optimizer (mm.optim.DiLoCo(mm.optim.AdamW(model.parameters()), turns=20))
+64 DiLoCo needs an inner optimizer (mm.optim.DiLoCo(mm.optim.AdamW(model.parameters()), turns=20))
 64 DiLoCo of 0 turns: expected 1 at least
-64 a batch is of arrays, one at least: every node gets rows of its own of them
-64 a batch is of arrays, one at least: every node gets rows of its own of them
+64 a batch must consist of arrays, at least one: each node gets its own rows
+64 a batch must consist of arrays, at least one: each node gets its own rows
 65 arrays of a batch have 4 and 6 rows: expected as many in each
-65 0 rows are too few for 1 nodes: node 0 has none
-64 turn 1 of 2: every node has parameters of its own (behind an outer step all have the same)
-65 every node has a value of its own of 'w' (an outer step of DiLoCo makes one of them)
-65 every node has a value of its own of 'w' (an outer step of DiLoCo makes one of them)
-64 no job has been recorded (mm.init(record=True), before the job)" errors
+65 0 rows rows are too few for 1 nodes: node 0 gets none
+64 turn 1 of 2: the nodes have different parameters (call it after an outer step, when all nodes agree)
+65 every node has its own value of 'w' (an outer step of DiLoCo combines them)
+65 every node has its own value of 'w' (an outer step of DiLoCo combines them)
+64 no job was recorded (call mm.init(record=True) before the job)" errors
     expect_only_files
 }
 

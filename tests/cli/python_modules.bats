@@ -39,8 +39,8 @@ AttributeError: module 'mpimatmul.optim' has no attribute 'adam': did you mean '
 AttributeError: module 'mpimatmul.nn' has no attribute 'LayerNorms': did you mean 'LayerNorm'?
 AttributeError: module 'mpimatmul.optim.lr_scheduler' has no attribute 'StepLr': did you mean 'StepLR' or
   'MultiStepLR'?
-TypeError: a value cannot be pickled, its elements are on the ranks: mm.save('x.npy', value) saves it (mm.load has
-  it again), value.numpy() is an array on root
+TypeError: a value cannot be pickled, because its elements are on the ranks: mm.save('x.npy', value) saves it
+  (mm.load has it again), value.numpy() is an array on root
 TypeError: a module cannot be pickled: mm.save_file(model.state_dict(), 'model.safetensors') saves what it has
   learned, model.load_state_dict(mm.load_file('model.safetensors')) has it again
 TypeError: np.arctan is not of values: np.arctan(value.numpy()) is an array on root; mm has exp, log, sqrt, tanh and
@@ -48,17 +48,17 @@ TypeError: np.arctan is not of values: np.arctan(value.numpy()) is an array on r
 TypeError: np.add of values takes no where: it makes a new value
 TypeError: np.add.reduce is not of values: np.add.reduce(value.numpy()) is an array on root; mm has exp, log, sqrt,
   tanh and the others of mpimatmul-python(7)
-TypeError: ~ is of True and False: x != 0 makes them of numbers
-TypeError: & is of True and False: x != 0 makes them of numbers
-TypeError: | is of True and False: x != 0 makes them of numbers
-Error: cannot take [bools] of a value: how many there are is not known before it runs (where(mask, x, other) has the
+TypeError: ~ needs bools: x != 0 converts numbers
+TypeError: & needs bools: x != 0 converts numbers
+TypeError: | needs bools: x != 0 converts numbers
+Error: cannot index by bools: the number of elements is unknown before the run (where(mask, x, other) has the
   sizes of x)
 Error: cannot take [a value of float64] of a value: expected whole numbers
 Error: cannot take [an array] of a value: expected begin:end:step, or a number (x[ids], or take(x, ids), has rows by
   whole numbers)
-Error: what is gone through has one axis, which is a row (1 x 3) here (x.tolist()[0] has its numbers, x.reshape(-1,
-  1) is a column)
-Error: flatten from axis 1 to axis 0 of 2: the first comes first
+Error: cannot iterate over a one-axis value, which is stored as a row (1 x 3) here (x.tolist()[0] has its
+  numbers, x.reshape(-1, 1) is a column)
+Error: flatten from axis 1 to axis 0 of 2: start_dim must not exceed end_dim
 Error: attention: the mask 'argument 4 of attention' holds whole numbers: expected True and False, or floats that
   are added to the scores (compare it: mask != 0)
 END
@@ -102,7 +102,7 @@ Error: cannot multiply 'x' (2 x 4) by 'argument 2 of matmul' (3 x 2): inner size
 Error: attn_mask is 3 x 2: expected 2 x 2, or 2 x 2 x 2, which is batch * heads in front, in a MultiheadAttention
 Error: query, key and value have 2, 3, 2 axes: expected 3 of each, or 2 without a batch, in a MultiheadAttention
 Error: key_padding_mask is 2 x 2: expected 1 x 2, in a MultiheadAttention
-Error: LayerNorm over the last 2 axes: expected one (x.reshape(..., -1) makes one of them)
+Error: LayerNorm over the last 2 axes: expected one (x.reshape(..., -1) merges them)
 Error: no reduction 'most': expected mean, sum, none
 Error: dropout of 1: expected 0 to below 1
 END
@@ -112,10 +112,10 @@ END
     everywhere adam << 'END'
 64 betas[1] of 1.0: expected 0 to below 1
 64 lr of -0.001: expected 0 or more
-64 nesterov is of a momentum above 0
+64 nesterov needs a momentum above 0
 64 momentum of -1: expected 0 or more
 64 eps of nan: expected 0 or more
-64 a parameter is in the groups of an optimizer twice
+64 a parameter occurs twice in the groups of an optimizer
 64 a group has 'rate': expected params, lr, betas, eps, weight_decay
 64 factors 0 and 1.0: expected more than 0, and 0, up to 1
 adam ok

@@ -103,7 +103,7 @@ found = x.numpy() if mm.rank() == 0 else mm.evaluate(x)[0]  # these are alike
 sys.stdout.write(f"{mm.rank()} {found}\n")
 END
     ranks_of 2 calls.py
-    told="64 rank 0 is in numpy() (calls.py:6) and rank 1 in save() (calls.py:8): all ranks make the same calls"
+    told="64 rank 0 is in numpy() (calls.py:6) and rank 1 in save() (calls.py:8): all ranks must make the same calls"
     diff <(printf '%s\n' "0 $told" "0 [[1. 2.]]" "1 $told" "1 None") <(sort <<< "$output")
     [ "$status" -eq 0 ]
 }
@@ -164,7 +164,7 @@ if child == 0:
     sys.exit(3)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), x.numpy())
 END
-    told="64 values are computed by the process that has begun with it: this is a child of fork()"
+    told="64 this process is a child of fork(): values must be computed by the parent"
     told+=" start children by multiprocessing's spawn, or fork before the first value"
     run --separate-stderr timeout 30 "$PYTHON" fork.py
     [ "$(cat told)" = "$told" ]

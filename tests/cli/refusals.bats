@@ -21,7 +21,7 @@ axes = (1, 0)' name count=0
 z = $name(x, y)"
         program run e.py
         expect_status 65
-        [[ "$stderr" == *"nothing is called '$name'"* ]]
+        [[ "$stderr" == *"unknown name '$name'"* ]]
         script "$head
 save(\"z.npy\", ${stderr##*hint: })"
         program run e.py -q
@@ -72,7 +72,7 @@ END
 
 @test "run: a refusal shows the line and a caret: long lines cut, with their tabs, in columns of characters" {
     shown_source=$'    y = "\té\t" + sofmax(1)\n         \t \t    ^'
-    refuses $'x = 1\ny = "\té\t" + sofmax(1)' "e.py:2:13: nothing is called 'sofmax'" "'softmax'?"
+    refuses $'x = 1\ny = "\té\t" + sofmax(1)' "e.py:2:13: unknown name 'sofmax'" "'softmax'?"
     # 120 columns: cut at both ends, at the end, at the beginning, not at all.
     local ones eight
     ones=$(printf '1 + %.0s' {1..30})
@@ -80,18 +80,18 @@ END
     shown_source="    ..$(printf '%0.s1 + ' {1..14})sofmax(1)$(printf ' + 1%.0s' {1..11}) + .."
     shown_source+=$'\n'"$(printf '%62s' '')^"
     refuses "x = ${ones}sofmax(1)$(printf ' + 1%.0s' {1..30})" \
-        "e.py:1:125: nothing is called 'sofmax'" "'softmax'?"
+        "e.py:1:125: unknown name 'sofmax'" "'softmax'?"
     [ "$(wc -L <<< "$shown_source")" -le 120 ]
     shown_source="    x = sofmax(1)$(printf ' + 1%.0s' {1..25}) .."$'\n'"$eight^"
-    refuses "x = sofmax(1)$(printf ' + 1%.0s' {1..60})" "e.py:1:5: nothing is called 'sofmax'" "'softmax'?"
+    refuses "x = sofmax(1)$(printf ' + 1%.0s' {1..60})" "e.py:1:5: unknown name 'sofmax'" "'softmax'?"
     unset shown_source
     # Control characters for a terminal.
     printf 'x = "\033[1m" + sofmax(1)\n' > e.py
     program run e.py
     shown_source=$'    x = "?[1m" + sofmax(1)\n                 ^'
-    expect_failure 65 "e.py:1:14: nothing is called 'sofmax'" "'softmax'?"
+    expect_failure 65 "e.py:1:14: unknown name 'sofmax'" "'softmax'?"
     # A pipe can be read only once.
     unset shown_source
     run --separate-stderr "$MPIMATMUL" run - <<< 'x = sofmax(1)'
-    expect_failure 65 "-:1:5: nothing is called 'sofmax'" "'softmax'?"
+    expect_failure 65 "-:1:5: unknown name 'sofmax'" "'softmax'?"
 }

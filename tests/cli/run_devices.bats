@@ -46,7 +46,7 @@ END
 took_over() {
     expect_status 0
     show
-    [ "$stderr" = "mpimatmul: warning: rank 0: device '$1 ($1)' is not used any more, '$2' takes over: $3" ]
+    [ "$stderr" = "mpimatmul: warning: rank 0: device '$1 ($1)' is replaced by '$2': $3" ]
     is_right
 }
 
@@ -92,7 +92,7 @@ took_over() {
         run --separate-stderr timeout 60 "$MPIMATMUL" run large.py --device "faulty:$rule:0:0" < /dev/null
         expect_status 0
         # The few rows computed again may include the wrong one by chance.
-        [[ "$stderr" == *"'cpu' takes over: what came of rows 0-1203 of matrix 0 of "*" is not what was written" ||
+        [[ "$stderr" == *"'cpu' takes over: rows 0-1203 of matrix 0 of "*" changed after it was computed" ||
             "$stderr" == *"'cpu' takes over: 1 wrong row in rows 0-1203 of matrix 0 of '"*"'" ]]
         py - << 'EOF'
 import numpy as np
@@ -117,7 +117,7 @@ EOF
     done << 'END'
 54 1 wrong row in rows 0-1203 of matrix 0 of 'abs(x @ w)'
 55 1 wrong row in rows 0-1203 of matrix 0 of 'abs(x @ w)'
-56 what came of rows 0-1203 of matrix 0 of 'abs(x @ w)' is not what was written
+56 rows 0-1203 of matrix 0 of 'abs(x @ w)' changed after it was computed
 END
     env -u MPIMATMUL_VERIFY_SEED "$MPIMATMUL" run program.py --report first.json < /dev/null
     env -u MPIMATMUL_VERIFY_SEED "$MPIMATMUL" run program.py --report second.json < /dev/null
@@ -132,7 +132,7 @@ END
 
 @test "a repeated error ends the job with 79 and no file" {
     run_program faulty:from=2,garble=*,everywhere:reference
-    expect_failure 79 "rank 0: result is wrong in rows 0-61 of matrix 0 of 'y', also after it was computed again" \
+    expect_failure 79 "rank 0: result is wrong in rows 0-61 of matrix 0 of 'y', also after a second computation" \
         "suspect the memory or the processor of that machine"
     expect_only_files W.npy X.npy program.py
 }
@@ -144,7 +144,7 @@ END
             --device cpu : -n 1 "$MPIMATMUL" run program.py --weights equal --device-timeout 1 --device "$device"
         expect_status 0
         show
-        line="mpimatmul: warning: rank 1: device '$device ($device)' is not used any more, 'reference' takes over: "
+        line="mpimatmul: warning: rank 1: device '$device ($device)' is replaced by 'reference': "
         [[ $stderr == "$line"* ]]
         [ "$(grep -c . <<< "$stderr")" -eq 1 ]
         is_right
@@ -297,7 +297,7 @@ large_stayed() {
 hang=100,corrupt=1 1 wrong column in rows 0-1203 of matrix 0
 hang=100,garble=3 512 wrong rows in rows 0-1203 of matrix 0 of 'relu(x @ w)'
 hang=100,corrupt=4 1 wrong column in rows 0-1203 of matrix 0 of 'x @ w'
-hang=100,corrupt=5 what came of rows 0-1203 of matrix 0 of 'abs(x @ w)' is not what was written
+hang=100,corrupt=5 rows 0-1203 of matrix 0 of 'abs(x @ w)' changed after it was computed
 hang=100,garble=1 1001 wrong columns in rows 0-1203 of matrix 0
 hang=100,garble=9 341 wrong rows in rows 0-1203 of matrix 0 of 'abs(x @ w) * 3'
 hang=100,fail=2 device 'faulty:hang=100,fail=2:cpu' was lost at operation 2 by rule
@@ -305,7 +305,7 @@ hang=100,fail=11 device 'faulty:hang=100,fail=11:cpu' was lost at operation 11 b
 hang=100,fail-download=1 device 'faulty:hang=100,fail-download=1:cpu' was lost at download 1 by rule
 hang=100,fail-download=4 device 'faulty:hang=100,fail-download=4:cpu' was lost at download 4 by rule
 hang=100,lie=1,fail-download=1 device 'faulty:hang=100,lie=1,fail-download=1:cpu' was lost at download 1 by rule
-hang=100,lie=1,spoil-download=1 what came of a product is not what it was
+hang=100,lie=1,spoil-download=1 a product changed during its download from the device
 hang=2 it hangs
 hang=8 it hangs
 END
@@ -372,7 +372,7 @@ write_tiles() {
     done << 'END'
 hang=100,corrupt=1 1 wrong column in rows 0-2203 of matrix 0
 hang=100,fail=2 device 'faulty:hang=100,fail=2:cpu' was lost at multiplication 2 by rule
-hang=100,corrupt=5 what came of rows 1308-1962 of matrix 0 of 'relu(x @ w)' is not what was written
+hang=100,corrupt=5 rows 1308-1962 of matrix 0 of 'relu(x @ w)' changed after it was computed
 hang=100,fail=7 device 'faulty:hang=100,fail=7:cpu' was lost at operation 7 by rule
 hang=100,garble=10 512 wrong rows in rows 0-654 of matrix 0 of 'relu(x @ w)'
 hang=100,garble=12 601 wrong columns in rows 0-2203 of matrix 0 of 'x @ w'
@@ -388,7 +388,7 @@ END
 @test "a repeated error in a product that stays on the device ends the job with 79 and no file" {
     write_large
     run_program "faulty:hang=100,corrupt=*,everywhere:cpu"
-    expect_failure 79 "rank 0: result is wrong in rows 0-1203 of matrix 0, also after it was computed again" \
+    expect_failure 79 "rank 0: result is wrong in rows 0-1203 of matrix 0, also after a second computation" \
         "suspect the memory or the processor of that machine"
     expect_only_files W.npy X.npy program.py
 }

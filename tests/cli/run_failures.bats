@@ -62,7 +62,7 @@ END
     case ${stderr#"$killed"} in
         '' | "
 mpimatmul: rank 1 on $(hostname) has ended or does not answer
-  hint: mpirun without -q names the signal; 'dmesg' says whether memory ran out") ;;
+  hint: mpirun without -q names the signal; 'dmesg' shows if memory ran out") ;;
         *) show && return 1 ;;
     esac
     [ ! -s left ] && rm left
@@ -137,7 +137,7 @@ watched() {
         ${output%%$'\n'wall *} == "$printed" ]] || { show; return 1; }
     cmp G.npy right.npy
     watched run e.py --device faulty:hang=3,everywhere:cpu --device-timeout 0.1
-    expect_failure 69 "no device is left after 'faulty:hang=3,everywhere:reference': it hangs"
+    expect_failure 69 "no fallback device after 'faulty:hang=3,everywhere:reference': it hangs"
     [ -e exits ]
 }
 

@@ -14,13 +14,13 @@ print("sides", 300, y.shape)'
 @test "run: options of a single product are refused with the reason" {
     echo "$chain" > e.py
     program run e.py --split cols
-    expect_failure 64 'run: --split is of one product: place(x, "cols") asks for it in the text of a program'
+    expect_failure 64 'run: --split is for a single product: use place(x, "cols") in a program'
     program run e.py --transpose-a
-    expect_failure 64 "run: --transpose-a is of mul: x.T in the text of a program"
+    expect_failure 64 "run: --transpose-a belongs to mul: use x.T in a program"
     program add X.bin W.bin --dry-run
     expect_failure 64 "add: --dry-run is --check here"
     program map relu X.bin --format=npy
-    expect_failure 64 "map: --format is not needed: the ending of the name says it"
+    expect_failure 64 "map: --format is not needed: the file's ending chooses the format"
     program run e.py --wieghts 1
     expect_failure 64 "run: unknown option '--wieghts', did you mean '--weights'?"
 }
@@ -145,7 +145,7 @@ save("y.npy", tanh(y @ y))' > e.py
     echo 'nobody: rows' > p.yaml
     run --separate-stderr "$MPIMATMUL" run e.py --device reference --check --placement p.yaml
     expect_status 0
-    [ "$stderr" = "mpimatmul: notice: 'nobody' in 'p.yaml' fits no name of the text" ]
+    [ "$stderr" = "mpimatmul: notice: 'nobody' in 'p.yaml' matches no name of the program" ]
     local told=$output
     [[ $told == "value "*"x  "*"matmul"*"1 rank on 1 node: "* ]]
     run --separate-stderr "$MPIMATMUL" run e.py --device reference --check --placement p.yaml --quiet
@@ -177,7 +177,7 @@ save("Z.npy", y - 1)' > e.py
     ranks 2 run e.py --memory 30MiB
     expect_status 71
     local needed="mpimatmul: cannot fit the program's values: "
-    [[ $stderr == "$needed"*" MiB, and "*" MiB to work in, on '"*"', of 30.0 MiB the processes leave "* ]]
+    [[ $stderr == "$needed"*" MiB, and "*" MiB of work space, on '"*"', of 30.0 MiB the processes leave "* ]]
 }
 
 # The memory that a refusal proposes suffices and is not exceeded. Much less is refused. The second
@@ -209,7 +209,7 @@ save("Z.npy", i)' > search.py
         mv Y.npy Z.npy "$name"
         ranks 2 run "$name.py" --memory 20MiB --device cpu --weights equal
         expect_status 71
-        enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB has room for them$/\1/p' <<< "$stderr")
+        enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB is enough for them$/\1/p' <<< "$stderr")
         run "$PYTHON" "$REPO/tests/lib/memory.py" "$enough" "${launch[@]}" -n 2 "$MPIMATMUL" run "$name.py" -q \
             --memory "${enough}MiB" --device cpu --weights equal
         expect_status 0
@@ -254,7 +254,7 @@ save("Z.npy", (u @ y) @ v)' > chain.py
     processes=$((90 - processes))
     for name in inner twice chain; do
         refused 20 "$name.py"
-        enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB has room for them$/\1/p' <<< "$stderr")
+        enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB is enough for them$/\1/p' <<< "$stderr")
         refused "$((enough * 85 / 100))" "$name.py"
         run_bytes "$name.py" --memory "${enough}MiB"
         py - "$enough" "$processes" <<< 'import json, sys
@@ -294,7 +294,7 @@ save("Z.npy", sum(z @ w, axis=-1))' > wide.py
     ranks 3 run wide.py --memory 20MiB --device cpu --weights equal
     expect_status 71
     local enough wide narrow
-    enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB has room for them$/\1/p' <<< "$stderr")
+    enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB is enough for them$/\1/p' <<< "$stderr")
     wide=$(run_bytes wide.py)
     narrow=$(run_bytes wide.py --memory "${enough}MiB")
     [ "$wide" -gt $((3 * 300000 * 40)) ] && [ "$narrow" -lt $((wide / 2)) ]
@@ -364,7 +364,7 @@ END
     rm m.npz m.safetensors one.safetensors
     echo 'assert_close(x, x + 1, 0.5)' >> e.py
     program run e.py
-    expect_failure 79 'e.py:13:1: not close: the largest difference is 1, the tolerance 0.5'
+    expect_failure 79 'e.py:13:1: not close: the largest difference 1 exceeds the tolerance 0.5'
     expect_only_files e.py
 }
 
@@ -393,7 +393,7 @@ save("a.npz:data", x)' > e.py
         program run e.py $check
         line="e.py:1:1: cannot write 'a.txt': unknown ending '.txt'"
         line+=", expected .bin, .npy, .npz, .safetensors, .csv, .tsv or .mtx"
-        expect_failure 64 "$line" '"a.npy": the ending says what is written'
+        expect_failure 64 "$line" '"a.npy": the ending chooses the format'
         expect_only_files e.py link there
     done
 }

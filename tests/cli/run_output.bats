@@ -91,7 +91,7 @@ ${tail/COUNT/$on}" ] || { show; return 1; }
     "$MPIMATMUL" run e.py > out.bin 2> tables < /dev/null
     [ "$(stat -c %s out.bin)" -eq $((20 + 3 * 4 * 4)) ]
     output=$(< tables)
-    [ "$(outcome)" = "$begin  nothing of it needed a check
+    [ "$(outcome)" = "$begin  no operation needed a check
 -: 3 x 4" ] || { show; return 1; }
     "$MPIMATMUL" run e.py -q > out.bin 2> tables < /dev/null
     [ ! -s tables ]

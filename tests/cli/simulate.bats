@@ -66,7 +66,7 @@ END
         "mpimatmul plan A B [options]"
     program plan A.bin B.bin --simulate job.json
     expect_failure 64 "plan: --simulate and 'A.bin' exclude each other" \
-        "the file of --simulate describes the operands too"
+        "the file of --simulate also describes the operands"
 }
 
 @test "--steps prints transfers and computation, of this job and of a described one" {

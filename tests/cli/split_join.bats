@@ -174,11 +174,11 @@ END
 @test "the number of parts has to be given, once" {
     "$MPIMATMUL" gen A.bin --dims 11x5 --seed 1
     program split A.bin --shard-dir s
-    expect_failure 64 "split: into how many parts?" "give --parts N or --weights 0.5,0.25,0.25"
+    expect_failure 64 "split: the number of parts is missing" "give --parts N or --weights 0.5,0.25,0.25"
     program split A.bin --parts 3 --weights 1,2 --shard-dir s
     expect_failure 64 "split: 2 weights for 3 parts"
     program split A.bin --weights auto --shard-dir s
-    expect_failure 64 "--weights: 'auto' is for mul, split measures nothing"
+    expect_failure 64 "--weights: 'auto' works only with mul, split measures nothing"
     program split A.bin --parts 0 --shard-dir s
     expect_failure 64 "--parts: '0' is not a whole number from 1 to 65536"
     program split A.bin --weights @missing --shard-dir s

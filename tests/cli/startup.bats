@@ -60,7 +60,7 @@ differ() {
     ranks 2 info absent.bin
     expect_failure 66 "cannot open 'absent.bin': No such file or directory"
     ranks 2 gen A.bin --dims
-    expect_failure 64 "gen: --dims needs a value: --dims DIMS"
+    expect_failure 64 "gen: --dims is missing its value: --dims DIMS"
 }
 
 # srun COUNT [VARIABLE=VALUE...]: two ranks with the variables of srun --mpi=pmix for a rank of so
@@ -74,7 +74,7 @@ srun() {
 @test "ranks of several nodes under srun print one notice that MPI's start has no barrier" {
     operands
     srun 2
-    [ "$stderr" = "mpimatmul: warning: srun's 2 nodes may not wait for each other when MPI starts, $(
+    [ "$stderr" = "mpimatmul: warning: the 2 nodes of srun may start MPI without waiting for each other, $(
         )and one start in many crashes then: export SLURM_PMIX_FENCE=ring first" ]
     srun 1
     [ -z "$stderr" ]
@@ -274,7 +274,7 @@ asked() {
     counting_driver libcount.so
     ICD_SECONDS=3 program mul A.bin B.bin -o C.bin
     expect_status 0
-    [ "$stderr" = "mpimatmul: waiting for OpenCL drivers to list their devices ($PWD/libcount.so), 10 s at most" ]
+    [ "$stderr" = "mpimatmul: waiting for OpenCL drivers to list their devices ($PWD/libcount.so), at most 10 s" ]
     rm -r cache
     ICD_SECONDS=3 program mul A.bin B.bin -o C.bin --quiet
     expect_quiet_success

@@ -126,10 +126,10 @@ assert json.load(open('report.json'))['ranks'][0]['note'].startswith('replaced b
     local tampers=$BUILD/tests/tamper.so:
     with=("MMUL_TAMPER=send MMUL_TAMPER_TAG=9005" "")
     job
-    expect_end 71 "rank 1 on $(uname -n): bytes changed on the way between root and node 1"
+    expect_end 71 "rank 1 on $(uname -n): bytes changed in transit between root and node 1"
     with=("" "MMUL_TAMPER=send MMUL_TAMPER_TAG=9003")
     job
-    expect_end 71 "bytes changed on the way between root and node 1"
+    expect_end 71 "bytes changed in transit between root and node 1"
 }
 
 @test "refused messages or rows of work stealing end the job with 71" {

@@ -27,7 +27,7 @@ expect_devices() {
     expect_devices "[(x['device'], x['description']['name']) for x in d['ranks']] == [('stub:0', 'Stub 3000')]"
     program devices
     expect_status 0
-    expect_line "$(hostname) stub:1 is used by nobody: no rank left for it: start one more on this node"
+    expect_line "$(hostname) stub:1 is used by nobody: unused: start one more rank on this node"
 }
 
 @test "a warning of a probe is printed as a warning" {

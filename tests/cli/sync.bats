@@ -64,5 +64,5 @@ fsync(<$folder>)"
 
 @test "--sync has two values" {
     program mul A.bin B.bin --sync later
-    expect_failure 64 "--sync: 'later' is none of on|off"
+    expect_failure 64 "--sync: 'later' is invalid, expected one of on|off"
 }

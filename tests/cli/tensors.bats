@@ -145,7 +145,7 @@ END
     expect_failure 65 "'m.safetensors' holds no tensor 'quite.another'" "mpimatmul info lists its 11 tensors"
     program convert A.npy one.npz:square
     program mul A.npy one.npz:other
-    expect_failure 65 "'one.npz' holds no tensor 'other'" "it holds 'square' alone"
+    expect_failure 65 "'one.npz' holds no tensor 'other'" "it holds only 'square'"
     rm one.npz
     program mul m.safetensors A.npy
     expect_failure 65 "'m.safetensors' holds 11 tensors, expected one" \
@@ -163,7 +163,7 @@ END
     program mul none.safetensors:x A.npy
     expect_failure 66 "cannot open 'none.safetensors:x': No such file or directory"
     program mul A.npy:x A.npy
-    expect_failure 65 "cannot open 'A.npy:x': 'A.npy' is a .npy file, which names no tensors"
+    expect_failure 65 "cannot open 'A.npy:x': 'A.npy' is a .npy file, which has no named tensors"
     expect_only_files A.npy m.safetensors
 }
 
@@ -546,7 +546,7 @@ END
     program gen B.npz --dims 3x3 --bin-version 2
     [ "$status" -eq 64 ]
     program convert A.npz B.npz --bin-version 2
-    expect_failure 64 "cannot write 'B.npz' as version 2: versions are of .bin files"
+    expect_failure 64 "cannot write 'B.npz' as version 2: only .bin files have versions"
     program gen "B.safetensors:$(printf 'n%.0s' {1..5000})" --dims 3x3
     expect_failure 64 "'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn...' is too long a name for a tensor"
     program gen B.safetensors:__metadata__ --dims 3x3
@@ -644,7 +644,7 @@ END
     expect_failure 73 "cannot create 'stored.npz': it is one of the inputs" \
         "give the output another name"
     program convert stored.npz out.npz --bin-version 2
-    expect_failure 64 "cannot write 'out.npz' as version 2: versions are of .bin files"
+    expect_failure 64 "cannot write 'out.npz' as version 2: only .bin files have versions"
 
     python << 'END'
 from tensors import write_gguf
@@ -655,7 +655,7 @@ write_gguf("two.gguf", [("same", (4, 2), 0, 0), ("same", (4, 2), 0, 32)])
 END
     program convert m.gguf m.npz -q
     expect_status 0
-    [ "$stderr" = "mpimatmul: warning: 'm.gguf': 5 of 6 tensors are left out: 'new' (2 x 4, type 99), \
+    [ "$stderr" = "mpimatmul: warning: 'm.gguf': 5 of 6 tensors are skipped: 'new' (2 x 4, type 99), \
 'number' (a number, float32), 'five' (1 x 1 x 1 x 1 x 1, float32), 'none' (3 x 0, float32) and 1 more" ]
     python <<< 'import numpy as np; assert np.load("m.npz").files == ["here"]'
     program convert no.gguf no.npz

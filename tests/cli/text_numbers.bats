@@ -113,7 +113,7 @@ END
     cmp r.csv C.csv
     program mul A.csv B.csv -o out.bin
     expect_failure 64 "cannot write 'out.bin' as float64: .bin has no such type" \
-        "all others have; --dtype float32 computes in float32"
+        "all other formats have it; --dtype float32 computes in float32"
 }
 
 # refused TEXT LINE [HINT]: of the file t.csv with this text.
@@ -159,7 +159,7 @@ refused() {
     program gen out.csv --dims 3x3 --seed 1
     expect_quiet_success
     program convert out.csv out.tsv --bin-version 2
-    expect_failure 64 "cannot write 'out.tsv' as version 2: versions are of .bin files"
+    expect_failure 64 "cannot write 'out.tsv' as version 2: only .bin files have versions"
     expect_only_files A.npy out.csv t.csv
 }
 
@@ -221,8 +221,8 @@ save("o.npy", load("h.csv"))' > a.py
     # shellcheck disable=SC2016 # expanded there
     run --separate-stderr unshare --mount bash -c 'mount -t tmpfs -o size=4k none small &&
         TMPDIR=small "$MPIMATMUL" info A.csv'
-    expect_failure 74 "cannot keep the elements of 'A.csv' in 'small': No space left on device" \
-        "TMPDIR names another folder for them"
+    expect_failure 74 "cannot store the elements of 'A.csv' in 'small': No space left on device" \
+        "set TMPDIR to store them in another folder"
 }
 
 @test "a table takes no more memory than its buffers" {
@@ -312,7 +312,7 @@ mtx_refused() {
     mtx_refused 'array text general\n' "line 1 of 'm.mtx': expected real, integer or pattern, found 'text'"
     mtx_refused 'array real\n' "line 1 of 'm.mtx': expected general, symmetric or skew-symmetric"
     mtx_refused 'array pattern general\n1 1\n' \
-        "'m.mtx' is not a valid .mtx file: a pattern is general or symmetric, and of coordinates"
+        "'m.mtx' is not a valid .mtx file: a pattern must be general or symmetric, and in coordinates"
     mtx_refused 'array real general\n% c\n' "line 3 of 'm.mtx': expected sizes"
     mtx_refused 'array real general\n2\n' "line 2 of 'm.mtx': expected a number of columns"
     mtx_refused 'array real general\n0 2\n' "line 2 of 'm.mtx': expected a number of rows, found '0'"
@@ -321,7 +321,7 @@ mtx_refused() {
     mtx_refused 'array real general\n1 2\n1\n' "'m.mtx' ends after 1 entries, expected 2"
     mtx_refused 'array real general\n1 2\n1\n2\n\n3\n' "line 6 of 'm.mtx': expected no more than 2 entries"
     mtx_refused 'array real general\n1 2\n1\nx\n' "line 4 of 'm.mtx': expected a number, found 'x'"
-    mtx_refused 'array integer general\n1 1\n1.5\n' "line 3 of 'm.mtx': expected a whole number, found '1.5'"
+    mtx_refused 'array integer general\n1 1\n1.5\n' "line 3 of 'm.mtx': expected an integer, found '1.5'"
     mtx_refused 'coordinate real general\n2 2 1\n3 1 5\n' "line 3 of 'm.mtx': expected the number of a row, found '3'"
     mtx_refused 'coordinate real general\n2 2 1\n1 0 5\n' \
         "line 3 of 'm.mtx': expected the number of a column, found '0'"
@@ -334,8 +334,8 @@ mtx_refused() {
         "line 4 of 'm.mtx': a sum beyond int64"
     printf '%%%%MatrixMarket matrix coordinate real general\n1000000000 1000000 1\n1 1 5\n' > m.mtx
     program info m.mtx
-    expect_failure 74 "cannot keep the elements of 'm.mtx' in '$TMPDIR': No space left on device" \
-        "TMPDIR names another folder for them"
+    expect_failure 74 "cannot store the elements of 'm.mtx' in '$TMPDIR': No space left on device" \
+        "set TMPDIR to store them in another folder"
     expect_only_files m.mtx
 }
 
@@ -387,7 +387,7 @@ mtx_refused() {
         printf '%b' "$text" > r.csv
         program info r.csv
         expect_failure 65 "'r.csv' ends its lines with a carriage return alone, which is not read" \
-            "make line feeds of them: tr '\\r' '\\n'"
+            "convert them to line feeds: tr '\\r' '\\n'"
     done
     printf '1,2\r\n3,4\r\n' > both.csv
     printf '"a\rb",c\n1,2\n' > quoted.csv

@@ -100,7 +100,7 @@ alone() {
 @test "without a job top prints a line and ends with 0, and JSON has an empty list" {
     alone top --once
     expect_quiet_success
-    [ "$output" = "no job of yours is under way on this machine" ] || { show; return 1; }
+    [ "$output" = "you have no running job on this machine" ] || { show; return 1; }
     alone top --once --json
     expect_quiet_success
     echo "$output" > none.json
@@ -235,8 +235,8 @@ assert [i for i in ids if i in sys.argv[1:]] == sys.argv[1:], ids'
     python "$id" <<< "import json, sys
 assert [j['id'] for j in json.loads('''$output''')['jobs']] == sys.argv[1:]"
     program top --once 1234567890
-    expect_failure 66 "no job '1234567890' of yours is under way on this machine" \
-        "mpimatmul top --once lists those that are"
+    expect_failure 66 "you have no running job '1234567890' on this machine" \
+        "mpimatmul top --once lists the running jobs"
 }
 
 expect_files() {
@@ -301,9 +301,9 @@ assert not [j for j in json.load(open("all.json"))["jobs"] if j["id"] in sys.arg
 
 @test "top refuses invalid uses" {
     program top
-    expect_failure 64 "top: standard input and output are no terminal" "--once prints a table, --once --json JSON"
+    expect_failure 64 "top: standard input and output must be a terminal" "--once prints a table, --once --json JSON"
     program top --json
-    expect_failure 64 "top: --json is for --once"
+    expect_failure 64 "top: --json needs --once"
     program top 1 2
     expect_failure 64 "top: expected at most 1 operand, found 2" "mpimatmul top [JOB] [options]"
 }
@@ -409,12 +409,12 @@ expect_size() {
     [ "$(id -u)" -eq 0 ] || own=--map-current-user
     tmux -L top -f /dev/null new-session -d -x 80 -y 24 \
         "for i in 1 2; do unshare --mount ${own:-} sh -c \"$hidden\" 2> err; echo \$? > code.\$i; done; exec sleep 100"
-    sees '^no job of yours is under way on this machine: waiting for one$'
+    sees '^you have no running job on this machine: waiting for one$'
     expect_size 80 24
     tmux -L top send-keys C-c
     for ((i = 0; i < 50; i++)); do [ ! -s code.1 ] || break; sleep 0.1; done
     [ "$(cat code.1)" = 75 ]
-    sees '^no job of yours is under way on this machine: waiting for one$'
+    sees '^you have no running job on this machine: waiting for one$'
     write_loop
     job "$MPIMATMUL" "${loop[@]}"
     sees "^job $id: mpimatmul run loop.py"
@@ -442,5 +442,5 @@ expect_size() {
         "TERM=nobodys '$MPIMATMUL' top $id 2> err; echo \$? > code; exec sleep 100"
     for ((i = 0; i < 50; i++)); do [ ! -s code ] || break; sleep 0.1; done
     [ "$(cat code)" = 71 ]
-    [ "$(cat err)" = "mpimatmul: top: no terminal 'nobodys' is known here" ]
+    [ "$(cat err)" = "mpimatmul: top: unknown terminal type 'nobodys'" ]
 }

@@ -130,10 +130,10 @@ END
     expect_line "2 x 2  float32     16  a"
     has stack.pt "0 tensors"
     has stack_call.pt "0 tensors" "1 object without tensors skipped: 1 os.system"
-    refused newobj.pt "'newobj.pt' is not a valid PyTorch file: its pickle takes more than it has"
-    refused inst.pt "'inst.pt' is not read: its pickle has INST, which tensors do not need"
-    refused unicode.pt "'unicode.pt' is not read: its pickle has UNICODE, which tensors do not need"
-    refused buffer.pt "'buffer.pt' is not read: its pickle has NEXT_BUFFER, which tensors do not need"
+    refused newobj.pt "'newobj.pt' is not a valid PyTorch file: its pickle uses more values than it has"
+    refused inst.pt "'inst.pt' is not read: its pickle uses the opcode INST, which is not supported"
+    refused unicode.pt "'unicode.pt' is not read: its pickle uses the opcode UNICODE, which is not supported"
+    refused buffer.pt "'buffer.pt' is not read: its pickle uses the opcode NEXT_BUFFER, which is not supported"
     refused unknown.pt \
         "'unknown.pt' is not a valid PyTorch file: its pickle has the unknown opcode 0xff"
     [ ! -e "done" ]
@@ -230,7 +230,7 @@ END
     for protocol in 2 5; do
         program convert records$protocol.pt records.npz
         expect_status 0
-        [[ $stderr == *"'records$protocol.pt': 2 of 3 tensors are left out: 'plain' (1, |V12), 'array' (1, |records)" ]]
+        [[ $stderr == *"'records$protocol.pt': 2 of 3 tensors are skipped: 'plain' (1, |V12), 'array' (1, |records)" ]]
     done
     program convert loop.pt loop.npz
     expect_quiet_success
@@ -303,14 +303,14 @@ END
     refused many.pt "'many.pt' $no tensor '0': its elements are too many to count"
     refused neg.pt:0 "tensor '0' of 'neg.pt' holds elements of type 'negated', which is not read"
     refused nine.pt "'nine.pt' $no its pickle has a tensor of more than 8 dimensions"
-    refused back.pt "'back.pt' $no its pickle has a tensor whose sizes are no whole numbers"
+    refused back.pt "'back.pt' $no its pickle has a tensor with sizes that are not whole numbers"
     refused cut.pt "'cut.pt' $no its pickle ends too early"
     program info self.pt  # a list of itself
     expect_line "self.pt: pt, 0 tensors, 247 bytes"
-    refused bomb.pt "'bomb.pt' $no its pickle has values that hold each other too deeply"
-    refused memo.pt "'memo.pt' $no its pickle takes a value that it has not numbered"
-    refused gap.pt "'gap.pt' $no its pickle takes more than it has"
-    refused persid.pt "'persid.pt' $no its pickle has a persistent id that is no storage"
+    refused bomb.pt "'bomb.pt' $no its pickle has values that are nested too deeply"
+    refused memo.pt "'memo.pt' $no its pickle reads a memo index that it has not set"
+    refused gap.pt "'gap.pt' $no its pickle uses more values than it has"
+    refused persid.pt "'persid.pt' $no its pickle has a persistent id that is not a storage"
     refused gone.pt "'gone.pt' $no tensor 'a.b': its storage is not there"
     refused order.pt "'order.pt' $no its byteorder is neither little nor big"
     program info complex.pt
@@ -320,7 +320,7 @@ END
         "save the real and the imaginary part as two matrices: x.real and x.imag"
     "$MPIMATMUL" gen A.npy --dims 2x2
     program convert A.npy out.pt
-    line="cannot write 'out.pt': files are only read that have the ending '.pt'"
+    line="cannot write 'out.pt': only reading is possible for the ending '.pt'"
     expect_failure 64 "$line, expected .bin, .npy, .npz, .safetensors, .csv, .tsv or .mtx" \
         "--format bin, npy, npz, safetensors, csv, tsv or mtx writes under any name"
 }

@@ -293,24 +293,24 @@ assert np.abs(np.load("w.npy") - np.load("whole.npy")).max() < 1e-5'
         fails "state, first = restore(\"good.safetensors\", $1)" "e.py:1:16: $2"
     }
     local w='generate((10, 3))' b='generate((1, 3))'
-    refused "$w" "'good.safetensors' has no '0', which the state has"
-    refused "(($w, ($b,)), ($w, ($b,)))" "'good.safetensors' has '2.0', which the state has not"
+    refused "$w" "'good.safetensors' lacks '0' of the state"
+    refused "(($w, ($b,)), ($w, ($b,)))" "'good.safetensors' has '2.0', which is not in the state"
     refused "(($w, ($b,)), ($w, ($b,)), ($w, ($w,)))" \
-        "'2.1.0' of 'good.safetensors' is 1 x 3, in the state it is 10 x 3"
+        "'2.1.0' of 'good.safetensors' is 1 x 3, but 10 x 3 in the state"
     py -c 'import numpy as np; np.save("w.npy", np.ones((10, 3))); np.save("one.npy", np.ones((1, 1)))'
     refused "((load(\"w.npy\"), ($b,)), ($w, ($b,)), ($w, ($b,)))" \
-        "'0.0' of 'good.safetensors' is float32, in the state it is float64"
+        "'0.0' of 'good.safetensors' is float32, but float64 in the state"
     refused "(($w, (1,)), ($w, ($b,)), ($w, ($b,)))" \
-        'a state has matrices, and tuples of them, not a whole number'
+        'a state must consist of matrices and tuples of them, found a whole number'
     "$MPIMATMUL" gen plain.safetensors --dims 3x3 --quiet
     fails 's, t = restore("plain.safetensors", generate((3, 3)))' \
-        "e.py:1:8: 'plain.safetensors' is no checkpoint: it names no turn"
+        "e.py:1:8: 'plain.safetensors' is no checkpoint: no turn is stored in it"
     head -c 300 good.safetensors > cut.safetensors
     fails 's, t = restore("cut.safetensors", generate((3, 3)))' \
         "e.py:1:8: 'cut.safetensors' is not a valid .safetensors file: 300 bytes, but its header alone takes 640"
-    fails 's, t = restore("w.npy", generate((3, 3)))' "e.py:1:16: a checkpoint's name ends in .safetensors"
-    fails 'checkpoint("x.safetensors", generate((3, 3)), turn=-1)' 'e.py:1:52: turn is at least 0'
-    fails 'checkpoint("x.safetensors", ((), ()), turn=1)' 'e.py:1:29: a state has one matrix at least'
+    fails 's, t = restore("w.npy", generate((3, 3)))' "e.py:1:16: the name of a checkpoint must end in .safetensors"
+    fails 'checkpoint("x.safetensors", generate((3, 3)), turn=-1)' 'e.py:1:52: turn must be at least 0'
+    fails 'checkpoint("x.safetensors", ((), ()), turn=1)' 'e.py:1:29: a state must contain at least one matrix'
     fails 'x = generate((3, 3))
 save("x.safetensors:a", x)
 checkpoint("./x.safetensors", x, turn=1)' "e.py:3:1: cannot checkpoint to './x.safetensors': line 2 saves it"
@@ -345,34 +345,34 @@ fails() {
     printf 'abc' > odd.bin
     printf 'abcdefgh' > t.txt
     : > empty
-    fails 'x = tokens("bad.txt")' "e.py:1:5: 'bad.txt' is no UTF-8: byte 3"
-    fails 'x = tokens("odd.bin", kind="u16")' "e.py:1:5: 'odd.bin' has 3 bytes: no whole number of 16 bits each"
+    fails 'x = tokens("bad.txt")' "e.py:1:5: 'bad.txt' is not UTF-8: invalid byte at offset 3"
+    fails 'x = tokens("odd.bin", kind="u16")' "e.py:1:5: 'odd.bin' has 3 bytes: not a multiple of 2 for 16-bit tokens"
     fails 'x = tokens("none.txt")' "e.py:1:5: cannot open 'none.txt': No such file or directory" 66
     fails 'x = tokens("empty")' "e.py:1:5: cannot read 'empty': it is empty" 66
     fails 'x = tokens("t.txt", kind="words")' "e.py:1:26: kind 'words' is unknown: expected chars, bytes or u16"
     fails 'x, y = batch(tokens("t.txt"), 2, 8, seed=1, turn=0)' \
-        'e.py:1:34: windows of 8 of a text of 8 tokens: expected 1 to 7'
+        'e.py:1:34: window length 8 for a text of 8 tokens: expected 1 to 7'
     fails 'x, y = batch(tokens("t.txt"), 0, 3, seed=1, turn=0)' \
         'e.py:1:8: batch: count is at least 1, seed and turn are at least 0'
-    fails 'x, y = batch(tokens("t.txt"), 2, seed=1, turn=0)' "e.py:1:8: batch is called without 'length'"
+    fails 'x, y = batch(tokens("t.txt"), 2, seed=1, turn=0)' "e.py:1:8: batch: argument 'length' is missing"
     fails 'x, y = batch(generate((4, 3)), generate((1, 3)), 2, seed=1, turn=0)' \
         'e.py:1:8: batch: a table has two axes, and labels one for each of its rows'
-    fails 'x = tokens("t.txt") + 1' "e.py:1:5: '+' is not for a text of tokens and a whole number"
-    fails 'save("x.npy", tokens("t.txt"))' 'e.py:1:15: x is a text of tokens here, expected a matrix'
+    fails 'x = tokens("t.txt") + 1' "e.py:1:5: '+' cannot combine a text of tokens and a whole number"
+    fails 'save("x.npy", tokens("t.txt"))' 'e.py:1:15: x is a text of tokens, expected a matrix'
     local p='p = (generate((2, 2)), generate((2, 3)))'
     fails "$p
 s = adamw(adamw_state(p), (p[0],), turn=0, rate=0.1)" \
-        'e.py:2:5: the gradient has another structure than the parameters'
+        'e.py:2:5: the gradient and the parameters differ in structure'
     fails "$p
-s = adamw(p, p, turn=0, rate=0.1)" 'e.py:2:11: state is a tuple of 3, as its function of that name makes it'
+s = adamw(p, p, turn=0, rate=0.1)" 'e.py:2:11: state must be a tuple of 3, as made by the matching ..._state function'
     fails "$p
-s = adamw((p, p, (p[0],)), p, turn=0, rate=0.1)" 'e.py:2:5: the state has another structure than the parameters'
+s = adamw((p, p, (p[0],)), p, turn=0, rate=0.1)" 'e.py:2:5: the state and the parameters differ in structure'
     fails "$p
-s = sgd(sgd_state(p), (p[1], p[0]), rate=0.1)" 'e.py:2:5: a gradient has another shape than its parameter'
+s = sgd(sgd_state(p), (p[1], p[0]), rate=0.1)" 'e.py:2:5: a gradient and its parameter differ in shape'
     fails "$p
-s = adamw(adamw_state(p), p, turn=-1, rate=0.1)" 'e.py:2:35: turn is at least 0'
+s = adamw(adamw_state(p), p, turn=-1, rate=0.1)" 'e.py:2:35: turn must be at least 0'
     fails "$p
 s = adamw(adamw_state(p), p, turn=1, rate=0.1, betas=0.9)" 'e.py:2:54: betas are two numbers: (0.9, 0.999)'
-    fails 's = sgd_state((1, 2))' 'e.py:1:5: parameters are matrices, or tuples of them'
-    fails 'x = cosine(1, 2, 3, 4)' "e.py:1:5: cosine is called without 'low'"
+    fails 's = sgd_state((1, 2))' 'e.py:1:5: parameters must be matrices or nested tuples of them'
+    fails 'x = cosine(1, 2, 3, 4)' "e.py:1:5: cosine: argument 'low' is missing"
 }

@@ -153,7 +153,7 @@ END
     for rank in 1 2; do
         before=() && before[rank]="env MMUL_TAMPER=gatherv"
         job
-        expect_end 71 "bytes changed on the way between root and node $rank" || return 1
+        expect_end 71 "bytes changed in transit between root and node $rank" || return 1
     done
 }
 
@@ -174,7 +174,7 @@ END
         run --separate-stderr env MMUL_APART=1 timeout 30 "${launch[@]}" \
             "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
         expect_status 79
-        [ "${stderr_lines[0]}" = "grid: rank $to: sum of summands is wrong in row $row of matrix 0 of 'value 12'" ]
+        [ "${stderr_lines[0]}" = "grid: rank $to: sum over the ranks is wrong in row $row of matrix 0 of 'value 12'" ]
     done << 'END'
 0 3 1 133
 0 4 2 233

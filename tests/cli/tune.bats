@@ -74,14 +74,14 @@ kept_files() {
     sed -i 's/"MWG": 64/"MWG": 48/' cache/mpimatmul/tuned-*.json
     early mul A.bin B.bin -o C.bin --weights equal
     expect_status 0
-    expect_warning "device '0:0 ($DEVICE)' is not used any more, 'cpu' takes over: * wrong columns"
+    expect_warning "device '0:0 ($DEVICE)' is replaced by 'cpu': * wrong columns"
 }
 
 @test "parameters with wrong products are not stored" {
     result a.json xgemm_1 "$wrong"
     tune -q a.json
     expect_status 79
-    expect_warning "mpimatmul: the tuned parameters are not kept: self-test: * is *, expected "
+    expect_warning "mpimatmul: the tuned parameters are not stored: self-test: * is *, expected "
     [ "$(kept_files)" -eq 0 ]
 }
 
@@ -172,6 +172,6 @@ kept_files() {
     program tune --device 9:9
     expect_status 69
     program tune  # auto never chooses PoCL
-    expect_failure 69 "no GPU to tune on this machine" \
+    expect_failure 69 "no GPU on this machine to tune" \
         "name another OpenCL device with --device P:D, as clinfo numbers it"
 }

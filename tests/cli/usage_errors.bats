@@ -6,7 +6,7 @@ load helper
 
 @test "a missing command is refused" {
     program
-    expect_failure 64 "no command given" "mpimatmul --help lists the commands"
+    expect_failure 64 "no command is given" "mpimatmul --help lists the commands"
 }
 
 @test "an unknown command is refused with the nearest one when one is near" {
@@ -25,7 +25,7 @@ load helper
 @test "an option before the command is refused" {
     program --alpha 2 mul A.bin B.bin
     expect_failure 64 "unknown option '--alpha'" \
-        "options come after the command; mpimatmul --help lists the commands"
+        "options follow the command; mpimatmul --help lists the commands"
     program --verzion
     expect_failure 64 "unknown option '--verzion', did you mean '--version'?"
 }
@@ -56,9 +56,9 @@ load helper
 
 @test "a missing and an empty value are refused" {
     program mul A.bin B.bin --alpha
-    expect_failure 64 "mul: --alpha needs a value: --alpha X"
+    expect_failure 64 "mul: --alpha is missing its value: --alpha X"
     program mul A.bin B.bin -o
-    expect_failure 64 "mul: --output needs a value: --output FILE"
+    expect_failure 64 "mul: --output is missing its value: --output FILE"
     program mul A.bin B.bin --output=
     expect_failure 64 "--output: the value is empty"
 }
@@ -136,7 +136,7 @@ value_refused() {
     value_refused weights 0.5,x "'x' is not a number"
     value_refused weights nan,1 "'nan' is not a number"
     value_refused weights 1,-1 "weight 2 is -1: a weight is zero or more"
-    value_refused weights 0,0 "all weights are zero: one has to be positive"
+    value_refused weights 0,0 "all weights are zero: at least one must be positive"
     value_refused weights 1, "nothing after the last comma"
 }
 
@@ -154,7 +154,7 @@ value_refused() {
 
 @test "--beta without --c-in is refused" {
     program mul A.bin B.bin --beta 2
-    expect_failure 64 "--beta is 2, but there is no C to multiply" "give --c-in FILE"
+    expect_failure 64 "--beta is 2, but --c-in is missing" "give --c-in FILE"
 }
 
 @test "the command line wins over the environment, which wins over the default" {
@@ -249,5 +249,5 @@ mpimatmul: warning: no option reads the variable 'MPIMATMUL_WIEGHTS', did you me
     ranks 2 gen A.bin
     expect_failure 64 "gen: --dims is missing" "give --dims ROWSxCOLS, as in --dims 512x256"
     ranks 2
-    expect_failure 64 "no command given" "mpimatmul --help lists the commands"
+    expect_failure 64 "no command is given" "mpimatmul --help lists the commands"
 }

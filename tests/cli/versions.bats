@@ -62,7 +62,7 @@ checkpoint("k.safetensors", (x, (x[0:1], x * 2)), turn=7)'
     x='(zeros((4, 8)), (zeros((1, 8)), zeros((4, 8))))'
     script "state, turn = restore(\"k.safetensors\", $x)
 print(turn)"
-    hint='it was changed in place, or holds parts of several versions: take another one'
+    hint='it was changed in place, or mixes several versions: use another copy'
     python << 'END'
 good = bytearray(open("good", "rb").read())
 one, other = bytearray(good), bytearray(good)
@@ -130,7 +130,7 @@ END
         [ $code -eq 65 ] || { cat err; return 1; }
         [ "$(head -1 err)" = "mpimatmul: t.py:3:12: 'book.txt' was written to after it was opened" ] ||
             { cat err; return 1; }
-        grep -q -x "  hint: leave inputs alone until the job has ended" err
+        grep -q -x "  hint: do not change inputs while the job runs" err
     done
 }
 
@@ -151,7 +151,7 @@ END
     code=0
     wait $! || code=$?
     [ $code -eq 0 ] || { cat err; return 1; }
-    grep -x "mpimatmul: warning: 'x.npy' was written to while it was used: the result may be partly of its old and \
+    grep -x "mpimatmul: warning: 'x.npy' was modified while it was read: the result may mix of its old and \
 partly of its new numbers" err || { cat err; return 1; }
 }
 

@@ -127,15 +127,15 @@ print(1, flush="no")
 END_OF_TEXTS
     ) << 'END_OF_LINES'
 wrong.py:2:12: 'book.txt' has no '!'
-wrong.py:2:12: encode: there is no letter
+wrong.py:2:12: encode: the string is empty
 wrong.py:2:17: encode: text is a string, expected what tokens(...) gives
-wrong.py:2:17: encode is of characters or bytes: 'book.txt' is of 16 bits each
-wrong.py:2:12: letters is a whole number here, expected a string
-wrong.py:2:12: ids is a whole number here, expected a matrix
-wrong.py:2:5: decode: more than 4096 letters
-wrong.py:2:5: '+' is not for a string and a string with a matrix in it
-wrong.py:2:14: end is a whole number here, expected a string
-wrong.py:2:16: flush is a string here, expected True, False, 1 or 0
+wrong.py:2:17: encode needs a text of characters or bytes: 'book.txt' has 16-bit tokens
+wrong.py:2:12: letters is a whole number, expected a string
+wrong.py:2:12: ids is a whole number, expected a matrix
+wrong.py:2:5: decode: more than 4096 ids
+wrong.py:2:5: '+' cannot combine a string and a string with a matrix in it
+wrong.py:2:14: end is a whole number, expected a string
+wrong.py:2:16: flush is a string, expected True, False, 1 or 0
 END_OF_LINES
 }
 
@@ -166,7 +166,7 @@ END_OF_SCRIPT
         run --separate-stderr "${launch[@]}" -n $count "$PYTHON" both.py
         diff - <(echo "$output") << 'END_OF_LINES'
 65 'book.txt' has no '!'
-65 encode: there is no letter
+65 encode: the string is empty
 66 cannot open 'none.txt': No such file or directory
 64 no tokens of kind 'u16': expected chars, bytes
 END_OF_LINES

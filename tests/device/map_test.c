@@ -641,7 +641,7 @@ static void test_refused(struct bench *b) {
                                  .result = {x, 0, 1}};
     report_point(mmul_device_map(b->device, &map, &err) == MMUL_ERR_DATA &&
                      strcmp(err.text,
-                            "cannot make 'neg' of float64 on a device with memory of its own") == 0,
+                            "cannot compute 'neg' in float64 on a device with its own memory") == 0,
                  "operations in float64 are refused", err.text);
     mmul_device_buffer_destroy(b->device, x);
 }

@@ -41,7 +41,7 @@ expect_plan() {
         -x MMUL_TAMPER_TAG "$LAB_FOLDER/rank" "$MPIMATMUL" calibrate --device $slow
     expect_status 71
     [ "$(grep -h '^mpimatmul: ' err.0 err.1)" = \
-        "mpimatmul: rank 1 on node2: bytes changed on the way between root and node 1" ] || {
+        "mpimatmul: rank 1 on node2: bytes changed in transit between root and node 1" ] || {
         cat err.0 err.1
         return 1
     }

@@ -119,11 +119,11 @@ END
     agent_for_node2 'set -- "PATH=/usr/bin:/bin; $*"'
     doctor
     expect_status 78
-    [[ "$output" == *"1. node2: expected mpimatmul 0.1.0, found none that starts: "*"mpimatmul"*"not found"* ]]
+    [[ "$output" == *"1. node2: expected mpimatmul 0.1.0, found no program that starts: "*"mpimatmul"*"not found"* ]]
     expect_line "   fix: $package"
     agent_for_node2 'set -- "echo error while loading shared libraries: libmpi.so.40 >&2; exit 127"'
     doctor
-    expect_findings "node2: expected mpimatmul 0.1.0, found none that starts: error while loading shared \
+    expect_findings "node2: expected mpimatmul 0.1.0, found no program that starts: error while loading shared \
 libraries: libmpi.so.40" \
         "$package"
 }
@@ -149,7 +149,7 @@ libraries: libmpi.so.40" \
     agent_for_node2 'set -- "printf \"bad\\\\033[31m\" >&2; exit 3"'
     doctor
     expect_findings "node2: cannot be reached: '$agent node2' ended with code 3: bad?[31m" \
-        "$agent node2 true   # must end by itself, without a question and a word"
+        "$agent node2 true   # must end by itself, without a prompt or any output"
 }
 
 @test "dropped packets on the way to one host are found in both directions, with the host to blame" {
@@ -169,7 +169,7 @@ route of its own; node2 to 10.77.0.1 (node1): no answer" \
     ip -n "$LAB_NAME-node2" route del prohibit 10.77.0.254/32
     expect_status 78
     [[ "$output" == *"1. "*" and node2 do not reach each other: "*" to 10.77.0.2 (node2): no answer; node2 to \
-10.77.0.254 "*": prohibited by a route or firewall of its own"* ]]
+10.77.0.254 "*": prohibited by a route or firewall on the connecting machine"* ]]
 }
 
 # A second cable between the hosts, with a rate of its own. The launcher has none.
@@ -216,7 +216,7 @@ MPI uses both"*"   fix: export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24" ]]
 @test "settings are checked: keepalive from the environment or a tune file, slots, the folder of rank 0" {
     unset OMPI_MCA_oob_tcp_keepalive_time
     doctor
-    expect_findings "keepalive is not in force: a machine that is cut off would be noticed after minutes \
+    expect_findings "keepalive is not set: the loss of a machine would be noticed only after minutes \
 (oob_tcp_keepalive_time is not set, expected 5)" \
         "export OMPI_MCA_oob_tcp_keepalive_time=5 OMPI_MCA_oob_tcp_keepalive_intvl=2 \
 OMPI_MCA_oob_tcp_keepalive_probes=3"
@@ -236,7 +236,7 @@ OMPI_MCA_oob_tcp_keepalive_probes=3"
     printf '%s slots=1\n' node2 node1 > hosts
     doctor --output sub --tune "$REPO/scripts/mpimatmul.tune"
     expect_findings "node2: rank 0 cannot write results to '$PWD/sub' there: No such file or directory" \
-        "$agent node2 mkdir -p '$PWD/sub'   # or work in a folder that is there and yours"
+        "$agent node2 mkdir -p '$PWD/sub'   # or use an existing folder of your own"
 }
 
 # node_agent CASES: an agent that knows hosts by other names, as `NAME) host=node1;;` of a shell.

@@ -179,8 +179,8 @@ cable_bytes() {
         --weights equal --io root --device faulty:delay=12s:cpu
     wait $!
     expect_status 0
-    [[ "$stderr" == "mpimatmul: rank 1 on node2 has not moved for 10 s
-mpimatmul: rank 1 on node2 moves again, after "*" s" ]] || { show; return 1; }
+    [[ "$stderr" == "mpimatmul: rank 1 on node2 has not responded for 10 s
+mpimatmul: rank 1 on node2 responds again after "*" s" ]] || { show; return 1; }
     operands equal "a @ b" D.bin D.bin
 }
 
@@ -209,7 +209,7 @@ kill_rank_1() {
     done
     [ "$said" = "
 mpimatmul: rank 1 on node2 has ended or does not answer
-  hint: take node2 from the hostfile or mend it; 'mpimatmul doctor --hostfile FILE' shows which hosts answer" ] ||
+  hint: remove node2 from the hostfile or repair it; 'mpimatmul doctor --hostfile FILE' shows which hosts answer" ] ||
         { show; return 1; }
 }
 

@@ -67,7 +67,7 @@ expect_right_result() {
         export MMUL_TAMPER=$message
         job --split rows --beta 1 --c-in C.bin
         expect_status 71
-        expect_one_line "bytes changed on the way between root and node 1"
+        expect_one_line "bytes changed in transit between root and node 1"
         [ -z "$output" ]
         expect_old_result
     done

@@ -72,7 +72,7 @@ END
     agree node1:1,node2:1,node3:1 1:3:2 --weights 1,3,2
     agree node2:3 1
     run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run a.py --weights 1,2
-    [[ "$output" == *$'\nwindows that each node has seen: 40:80\n'* ]]
+    [[ "$output" == *$'\nwindows seen per node: 40:80\n'* ]]
 }
 
 @test "--check prints the saved network traffic of local steps, for programs with and without them" {
@@ -100,7 +100,7 @@ END
     [ "$status" -eq 0 ]
     diff <(grep -E '^(apart|loop| +with)' <<< "$output" | sed -E 's/[0-9.]+ s/N s/g; s/\(.* if/(B if/') - <<'END'
 loop of line 10: 10 turns of N s, 16.0 KiB between nodes in each; carried: w (1 matrix)
-apart of line 11: 5 turns of N s on each node, 0 B between nodes in each (B if together); state: 2 matrices
+apart in line 11: 5 turns of N s on each node, 0 B between nodes per turn (B if together); state: 2 matrices
 END
     run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run together.py --check --weights 1,2
     [ "$status" -eq 0 ]
@@ -172,7 +172,7 @@ NUMPY
         [ "$output" = "apart ok" ]
         run --separate-stderr lab_mpirun "$hosts" "$MPIMATMUL" run text.py --weights "$weights"
         [ "$status" -eq 0 ]
-        [[ "$output" == *$'\nwindows that each node has seen: '$seen$'\n'* ]] || { echo "$output"; return 1; }
+        [[ "$output" == *$'\nwindows seen per node: '$seen$'\n'* ]] || { echo "$output"; return 1; }
         py -c 'import numpy as np
 text, script = np.load("apart.npy"), np.load("script.npy")
 assert np.abs(text - script).max() < 1e-5, (text, script)'

@@ -93,7 +93,7 @@ END
     local use=(mul kept:y W.npy -o Z.npy --device cpu -q)
     # The same hosts in another order, and fewer of them.
     hosts node1:1,node3:1,node2:1 "${use[@]}"
-    expect_failure 65 "cannot use kept 'y': rank 1 has kept its shard on 'node2', and is on 'node3' now" \
+    expect_failure 65 "cannot use kept 'y': the shard of rank 1 is on 'node2', but the rank now runs on 'node3'" \
         "start the ranks on the same machines, in the same order"
     hosts node1:1,node2:1 "${use[@]}"
     expect_failure 65 "cannot use kept 'y': 3 ranks have kept it, this job has 2" \

@@ -126,7 +126,7 @@ static void test_refused(struct mmul_context *context, int nodes) {
     enum mmul_status status =
         mmul_apart_run(context, (const struct mmul_program *const *)programs, NULL, &err);
     tap_ok(status == MMUL_ERR_USAGE &&
-               strcmp(err.text, "what nodes compute apart reads and writes no files") == 0,
+               strcmp(err.text, "a program for one node cannot read or write files") == 0,
            "programs with files are refused in local SGD");
     for (int node = 0; node < nodes; node++)
         mmul_program_destroy(programs[node]);

@@ -541,8 +541,8 @@ static void test_an_index_outside(struct mmul_context *context, int nodes, bool 
         status = mmul_program_run(context, plan, &values, &t.err);
     snprintf(what, sizeof what, "%d nodes: an index outside its table fails on all ranks", nodes);
     tap_ok(fails_on_all_ranks(status, MMUL_ERR_DATA, &t.err,
-                              in_files ? "cannot take row 11 of 'X': it has 11"
-                                       : "cannot take row 11 of 'value 1': it has 11"),
+                              in_files ? "cannot read row 11 of 'X', which has 11 rows"
+                                       : "cannot read row 11 of 'value 1', which has 11 rows"),
            what);
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
@@ -576,7 +576,8 @@ static void test_an_index_beside(struct mmul_context *context, int nodes, const 
         status = mmul_program_run(context, plan, &values, &t.err);
     snprintf(what, sizeof what, "%d nodes: %s with too large an index fails on all ranks", nodes,
              operation);
-    snprintf(line, sizeof line, "'value 3' has 11: %s takes whole numbers from 0 to 10 here",
+    snprintf(line, sizeof line,
+             "'value 3' contains 11, but %s needs whole numbers from 0 to 10 as indices",
              operation);
     tap_ok(fails_on_all_ranks(status, MMUL_ERR_DATA, &t.err, line), what);
     mmul_values_destroy(values);

@@ -414,7 +414,8 @@ static void test_refusals(struct mmul_context *context) {
     tap_ok(status == MMUL_OK, "a matrix is loaded and saved");
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t.err);
-    tap_ok(fails_on_all_ranks(status, MMUL_ERR_USAGE, &t.err, "the output of 'X' has been written"),
+    tap_ok(fails_on_all_ranks(status, MMUL_ERR_USAGE, &t.err,
+                              "the output of 'X' has already been written"),
            "a second write to an output is refused");
     mmul_program_plan_destroy(plan);
     end_trial(&t);

@@ -120,7 +120,7 @@ static void test_tampered_exchange(enum mmul_channel_kind kind) {
     struct mmul_failure failure;
     int64_t bytes[16];
     unsigned char mine[LONGEST] = {0};
-    const char *changed = "bytes changed on the way between root and node 1";
+    const char *changed = "bytes changed in transit between root and node 1";
     bool outward = kind == MMUL_CHANNEL_SCATTER;
     for (int node = 0; node < world.size; node++)
         bytes[node] = LONGEST;

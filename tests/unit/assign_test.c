@@ -35,7 +35,7 @@ static int make_gpu_box(struct mmul_device_info *devices) {
     devices[0] = make_device("0:0", "Radeon VII", "0000:65:00.0", MMUL_DEVICE_GPU);
     devices[1] = make_device("0:1", "GeForce GTX 1080", "0000:17:00.0", MMUL_DEVICE_GPU);
     devices[2] = make_device("1:0", "pthread-EPYC", "", MMUL_DEVICE_CPU);
-    strcpy(devices[2].reason, "PoCL: OpenBLAS is faster on a CPU; used when named");
+    strcpy(devices[2].reason, "PoCL: OpenBLAS is faster on a CPU; used only when named");
     return 3;
 }
 
@@ -67,18 +67,20 @@ static const struct device_case device_cases[] = {
      {NULL},
      MMUL_ERR_UNAVAILABLE,
      "rank 1 on box: no device 'Voodoo'",
-     "this machine has cpu, 0:0 (Radeon VII), 0:1 (GeForce GTX 1080), 1:0 (pthread-EPYC)"},
+     "devices of this machine: cpu, 0:0 (Radeon VII), 0:1 (GeForce GTX 1080), 1:0 (pthread-EPYC)"},
     {{"cuda:1"},
      {NULL},
      MMUL_ERR_UNAVAILABLE,
      "rank 0 on box: no device 'cuda:1'",
-     "did you mean 'gpu:1'? this machine has cpu, 0:0 (Radeon VII), 0:1 (GeForce GTX 1080), 1:0 "
+     "did you mean 'gpu:1'? devices of this machine: cpu, 0:0 (Radeon VII), 0:1 (GeForce GTX "
+     "1080), 1:0 "
      "(pthread-EPYC)"},
     {{"PoCL"},
      {NULL},
      MMUL_ERR_UNAVAILABLE,
      "rank 0 on box: no device 'PoCL'",
-     "did you mean '1:0'? this machine has cpu, 0:0 (Radeon VII), 0:1 (GeForce GTX 1080), 1:0 "
+     "did you mean '1:0'? devices of this machine: cpu, 0:0 (Radeon VII), 0:1 (GeForce GTX 1080), "
+     "1:0 "
      "(pthread-EPYC)"},
     {{"gpu", "gpu", "gpu"}, {NULL}, MMUL_ERR_UNAVAILABLE, "rank 2 on box: no device 'gpu'", NULL},
     {{"gpu:2"}, {NULL}, MMUL_ERR_UNAVAILABLE, "rank 0 on box: no device 'gpu:2'", NULL},

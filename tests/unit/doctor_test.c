@@ -268,7 +268,8 @@ static const struct {
      "the MPI library there is 'Open MPI v5.0.1', here 'Open MPI v4.1.4'",
      "ssh node sudo apt-get install --yes openmpi-bin libopenmpi3"},
     {"{\"machine\": \"aarch64\"}", 1, 0, "the processor there is 'aarch64', here 'x86_64'",
-     "ssh node uname -m   # take it out of the hostfile: like machines only"},
+     "ssh node uname -m   # remove it from the hostfile: all machines need the same processor "
+     "type"},
     {"{\"orted\": \"\"}", 1, 0, "Open MPI's daemon orted is not on the PATH of commands there",
      "ssh node sudo apt-get install --yes openmpi-bin   # or mpirun --prefix FOLDER"},
     {"{\"memory_available_bytes\": 104857600}", 1, 0,
@@ -282,7 +283,7 @@ static const struct {
      "ssh node mkdir -p -m 1777 '/nowhere'   # or export TMPDIR=/tmp"},
     {"{\"folder_problem\": \"Permission denied\", \"folder_available_bytes\": -1}", 1, 0,
      "rank 0 cannot write results to '/data' there: Permission denied",
-     "ssh node mkdir -p '/data'   # or work in a folder that is there and yours"},
+     "ssh node mkdir -p '/data'   # or use an existing folder of your own"},
     {"{\"folder_available_bytes\": 1048576}", 1, 0,
      "1.0 MiB are free in '/data', where rank 0 writes, expected at least 64.0 MiB",
      "ssh node df -h '/data'   # make room, or give mul -o another folder"},
@@ -341,7 +342,7 @@ static void test_errors_of_ssh_give_a_remedy(void **state) {
         {255, "Host key verification failed.", "ssh-keyscan node >> ~/.ssh/known_hosts"},
         {255, "ssh: Could not resolve hostname node: Name or service not known",
          "getent hosts node   # add its address to /etc/hosts, or correct the hostfile"},
-        {1, "no idea", "ssh node true   # must end by itself, without a question and a word"},
+        {1, "no idea", "ssh node true   # must end by itself, without a prompt or any output"},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct mmul_machine said = {
@@ -443,7 +444,7 @@ static void test_hostfile_lines_refused_by_mpirun_are_findings(void **state) {
          "\"no\"",
          "getent ahostsv4 'b_c'   # write that address, or another name of it, into line 2"},
         {"a slots=1\nb\na slots=2\na slots=3\n", "1211",
-         "'F' line 3: gives slots of 'a', which is in line 1 already: mpirun says \"no\"",
+         "'F' line 3: gives slots to 'a', which line 1 already lists: mpirun says \"no\"",
          "sed -i '1s/slots *= *[0-9]*/slots=6/;3d;4d' 'F'"},
         {"localhost\n127.0.0.1 slots=2\n", "11",
          "'F' line 2: gives slots of '127.0.0.1', the same machine as 'localhost' of line 1: "
@@ -558,10 +559,11 @@ static void test_a_one_way_connection_is_a_firewall_finding(void **state) {
         two_init(&two, cases[c].firewall);
         two.visit.link_count = 2;
         close_link(&two.links[1], ETIMEDOUT, 0);
-        expect_network(&two,
-                       "node1 and node2 do not reach each other every way: node1 to 10.0.0.2 "
-                       "(node2): no answer",
-                       cases[c].fix);
+        expect_network(
+            &two,
+            "node1 and node2 cannot reach each other in every direction: node1 to 10.0.0.2 "
+            "(node2): no answer",
+            cases[c].fix);
     }
 }
 
@@ -571,19 +573,21 @@ static void test_a_closed_network_is_a_finding(void **state) {
     two_init(&two, "ufw");
     close_link(&two.links[2], ECONNREFUSED, 0);
     close_link(&two.links[3], ETIMEDOUT, 0);
-    expect_network(&two,
-                   "node1 and node2 do not reach each other every way: node2 to 10.1.0.1 (node1): "
-                   "Connection refused; node1 to 10.1.0.2 (node2): no answer",
-                   "export OMPI_MCA_btl_tcp_if_include=10.0.0.0/24 "
-                   "OMPI_MCA_oob_tcp_if_include=10.0.0.0/24");
+    expect_network(
+        &two,
+        "node1 and node2 cannot reach each other in every direction: node2 to 10.1.0.1 (node1): "
+        "Connection refused; node1 to 10.1.0.2 (node2): no answer",
+        "export OMPI_MCA_btl_tcp_if_include=10.0.0.0/24 "
+        "OMPI_MCA_oob_tcp_if_include=10.0.0.0/24");
     two_init(&two, "ufw");
     two.visit.link_count = 2;
     close_link(&two.links[1], ETIMEDOUT, 0.001);
     strcpy(two.links[1].interface, "eth0");
-    expect_network(&two,
-                   "node1 and node2 do not reach each other every way: node1 to 10.0.0.2 (node2): "
-                   "connected, but bytes do not come through",
-                   "sudo ip link set eth0 mtu 1500   # the same on all machines");
+    expect_network(
+        &two,
+        "node1 and node2 cannot reach each other in every direction: node1 to 10.0.0.2 (node2): "
+        "connected, but no data arrived",
+        "sudo ip link set eth0 mtu 1500   # the same on all machines");
 }
 
 static void test_a_slow_network_is_a_finding(void **state) {
@@ -606,7 +610,7 @@ static void test_machines_without_a_common_network_are_a_finding(void **state) {
     two.visit.link_count = 0;
     strcpy(two.settings.include, "eth9");
     expect_network(&two,
-                   "node1 and node2 have no IPv4 address at which one could reach the other: "
+                   "node1 and node2 have no IPv4 address to reach each other: "
                    "btl_tcp_if_include leaves none",
                    "unset OMPI_MCA_btl_tcp_if_include");
 }

@@ -152,7 +152,7 @@ static void placeholders_of_outputs_have_no_mapping(void **state) {
     assert_int_equal(
         mmul_output_write_float(output, mmul_region_whole(shape, 0), 2, 3, &element, &err),
         MMUL_ERR_IO);
-    assert_string_equal(err.text, "cannot write what is there for plans alone");
+    assert_string_equal(err.text, "cannot write an output that exists only for planning");
     mmul_output_destroy(output);
     assert_int_equal(mmul_live_bytes(), 0);
 }

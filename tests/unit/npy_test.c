@@ -186,7 +186,7 @@ static void invalid_prefixes_are_refused(void **state) {
         size_t count;
         const char *text;
     } cases[] = {
-        {"\x93NUMPY\x01", 7, "7 bytes are no whole header"},
+        {"\x93NUMPY\x01", 7, "7 bytes are too few for a header"},
         {"\x93NUMPY\x04\x00\x10\x00\x00\x00", 12, "version 4.0"},
         {"\x93NUMPY\x00\x00\x10\x00\x00\x00", 12, "version 0.0"},
         {"\x93NUMPY\x01\x01\x10\x00\x00\x00", 12, "version 1.1"},

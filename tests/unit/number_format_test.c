@@ -94,19 +94,19 @@ static void refuse(const char *spec, struct mmul_object x, const char *expected)
 static void formats_that_do_not_fit_are_refused(void **state) {
     (void)state;
     static const char form[] =
-        "formats are of the form [[fill]align][sign][0][width][,][.precision][type] here";
+        "expected a format [[fill]align][sign][0][width][,][.precision][type]";
     const struct mmul_object text = {.kind = MMUL_OBJECT_STRING, .text = "a"},
                              none = {.kind = MMUL_OBJECT_NONE}, one = mmul_object_from_integer(1),
                              half = mmul_object_from_real(0.5);
-    refuse("d", half, "the type d is of whole numbers");
-    refuse(".2d", one, "a whole number has no precision, but with the types e, f, g and %");
-    refuse("x", one, "of a number the type is one of d, e, f, g and %, or none");
-    refuse("f", text, "of a string the type is s, or none");
-    refuse("+", text, "a string has no sign and no groups of digits");
-    refuse("5", none, "a format is of a number or a string");
-    refuse(".f", half, "a precision is missing behind '.'");
-    refuse("1000", half, "a format has a width and a precision below 1000");
-    refuse(".99999999999f", half, "a format has a width and a precision below 1000");
+    refuse("d", half, "format type d needs an integer");
+    refuse(".2d", one, "an integer takes a precision only with type e, f, g or %");
+    refuse("x", one, "the format type of a number must be d, e, f, g, %, or omitted");
+    refuse("f", text, "the format type of a string must be s or omitted");
+    refuse("+", text, "a format of a string cannot have a sign or grouping");
+    refuse("5", none, "a format needs a number or a string");
+    refuse(".f", half, "a precision must follow '.'");
+    refuse("1000", half, "width and precision of a format must be below 1000");
+    refuse(".99999999999f", half, "width and precision of a format must be below 1000");
     refuse("5.2ff", half, form);
     refuse("#.2f", half, form);
     refuse("!", half, form);

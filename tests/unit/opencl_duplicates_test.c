@@ -99,7 +99,8 @@ static void cards_are_counted_once(void **state) {
             const struct device *expected = &machines[i].devices[d];
             char reason[64] = "";
             if (expected->same_as != NULL)
-                snprintf(reason, sizeof reason, "the same card as %s", expected->same_as);
+                snprintf(reason, sizeof reason,
+                         "the same card as %s, seen through another platform", expected->same_as);
             assert_int_equal(devices[d].usable, expected->usable && expected->same_as == NULL);
             assert_string_equal(devices[d].reason, expected->usable ? reason : other);
         }

@@ -306,7 +306,7 @@ static void unusable_names_are_refused(void **state) {
         {"C.bin", {1, 1, 0, 2}, MMUL_F32, 0, MMUL_ERR_DATA, "at least 1"},
         {"C.bin", {65536, 65536, 65536, 65536}, MMUL_F32, 0, MMUL_ERR_DATA, "too large"},
         {"C.bin", {1, 1, 2, 2}, MMUL_F16, 1, MMUL_ERR_USAGE, "holds float32, not float16"},
-        {"C.npy", {1, 1, 2, 2}, MMUL_F32, 2, MMUL_ERR_USAGE, "versions are of .bin files"},
+        {"C.npy", {1, 1, 2, 2}, MMUL_F32, 2, MMUL_ERR_USAGE, "only .bin files have versions"},
         {"C.bin", {1, 1, INT32_MAX, INT32_MAX}, MMUL_F32, 0, MMUL_ERR_DATA, "too large"},
         {"C.bin",
          {1, 1, 1 << 24, INT32_MAX},

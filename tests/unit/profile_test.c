@@ -420,8 +420,7 @@ static void a_failed_store_leaves_the_old_file(void **state) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &least), 0);
     enum mmul_status status = mmul_profile_store(profile, path, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-    assert_failure(status, MMUL_ERR_SYSTEM, err,
-                   "the limit on the size of files (ulimit -f) is 100 B");
+    assert_failure(status, MMUL_ERR_SYSTEM, err, "the limit on file size (ulimit -f) is 100 B");
     size_t count;
     unsigned char *bytes = file_load(path, &count);
     assert_string_equal((char *)bytes, "old");

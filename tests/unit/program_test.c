@@ -344,7 +344,7 @@ static void a_loop_is_printed_once(void **state) {
         "         5.8 MiB  0.105644  656.0 MiB\n\nrank  host  device     memory  in step  device "
         "memory  in step\n   0                656.0 MiB       12  -              -\n   1         "
         "        80.0 MiB       12  -              -\n\n2 ranks on 2 nodes: 27.6 MiB over the net"
-        "work,\nvalues take 656.0 MiB of a node at most, predicted 2.043 s\nvalue      operation "
+        "work,\nvalues take at most 656.0 MiB per node, predicted 2.043 s\nvalue      operation "
         " operands  shape\nX          load                 8192 x 2048\nW          load          "
         "       2048 x 2048\nx 5:\n  value 2  matmul     X, W      8192 x 2048\n  value 3  relu  "
         "     value 2   8192 x 2048\n-          save       value 11  8192 x 2048\n";
@@ -562,7 +562,8 @@ static void a_placement_without_a_rule_is_refused(void **state) {
                .kind = MMUL_PLACE, .operands = {x}, .requested_placement = MMUL_PLACE_FILE},
            NULL);
     assert_int_equal(mmul_program_plan_make(&request, &plan, &err), MMUL_ERR_USAGE);
-    assert_string_equal(err.text, "cannot place 'X' as 'file'");
+    assert_string_equal(err.text,
+                        "cannot give 'X' the placement 'file': no rule of the operation allows it");
     mmul_program_destroy(p);
     mmul_cluster_destroy(cluster);
 }

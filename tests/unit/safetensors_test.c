@@ -111,11 +111,12 @@ static void malformed_headers_are_refused(void **state) {
         {"{\"a\":" ENTRY("F32", "[2]", "[0,8]") "}", 4, "beyond the end of the file"},
         {"{\"a\":" ENTRY("F32", "[2]", "[0,4]") "}", 4, "do not make its data_offsets"},
         {"{\"a\":" ENTRY("F32", "[4611686018427387904,4]", "[0,0]") "}", 0, "do not make its"},
-        {"{\"a\":" ENTRY("F32", "[1]", "[4,8]") "}", 8, "tensor 'a': a hole is before it"},
+        {"{\"a\":" ENTRY("F32", "[1]", "[4,8]") "}", 8,
+         "tensor 'a': there is a gap before its data"},
         {"{\"a\":" ENTRY("F32", "[2]", "[0,8]") ",\"b\":" ENTRY("F32", "[1]", "[4,8]") "}", 8,
-         "tensor 'b': it overlaps another"},
+         "tensor 'b': its data overlap another tensor's"},
         {"{\"a\":" ENTRY("F32", "[1]", "[0,4]") ",\"b\":" ENTRY("F32", "[1]", "[8,12]") "}", 12,
-         "tensor 'b': a hole is before it"},
+         "tensor 'b': there is a gap before its data"},
         {"{\"a\":" ENTRY("F32", "[1]", "[0,4]") "}", 5, "longer than its header says"},
         {"{\"a\\u0000b\":" ENTRY("F32", "[1]", "[0,4]") "}", 4, "of its JSON"},
     };
@@ -144,7 +145,7 @@ static void headers_have_a_maximum_length(void **state) {
     assert_failure(mmul_safetensors_json_bytes(prefix, 8, INT64_MAX, "m", &bytes, &err),
                    MMUL_ERR_DATA, err, "a header of 100000001 bytes, expected at most 100000000");
     assert_failure(mmul_safetensors_json_bytes(prefix, 7, 7, "m", &bytes, &err), MMUL_ERR_DATA, err,
-                   "7 bytes are no whole header");
+                   "7 bytes are too few for a header");
 }
 
 static void ranges_follow_the_slices_of_numpy(void **state) {

@@ -64,7 +64,8 @@ static void test_ranks_beyond_the_rows_get_none(void **state) {
     for (int rank = 0; rank < 7; rank++)
         if (units(schedule, rank) == 0) {
             empty++;
-            assert_string_equal(mmul_schedule_ranks(schedule)[rank].why, "share rounds to nothing");
+            assert_string_equal(mmul_schedule_ranks(schedule)[rank].why,
+                                "its share rounds to zero");
             assert_int_equal(mmul_schedule_ranks(schedule)[rank].tile.m, 0);
         }
     assert_int_equal(empty, 4);
@@ -112,7 +113,7 @@ static void test_shares_are_clipped_to_memory(void **state) {
     assert_true(units(schedule, 1) > 20000 && units(schedule, 1) < 40000);
     assert_true(units(schedule, 0) - units(schedule, 2) <= 1 &&
                 units(schedule, 2) <= units(schedule, 0));
-    assert_string_equal(mmul_schedule_ranks(schedule)[1].why, "clipped to the node's memory");
+    assert_string_equal(mmul_schedule_ranks(schedule)[1].why, "limited by the node's memory");
     mmul_schedule_free(schedule);
     mmul_cluster_destroy(cluster);
 }
@@ -354,7 +355,7 @@ static void test_a_link_that_slows_the_job_is_named(void **state) {
                                                     .split = MMUL_SPLIT_ROWS,
                                                     .panels = true});
     assert_int_equal(units(schedule, 1), 0);
-    assert_string_equal(mmul_schedule_ranks(schedule)[1].why, "slows the job: the link");
+    assert_string_equal(mmul_schedule_ranks(schedule)[1].why, "slows the job: slow link");
     assert_int_equal(sscanf(schedule->speed_hint, "faster without rank 1: %lf s against %lf s",
                             &seconds, &against),
                      2);

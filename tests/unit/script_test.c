@@ -26,8 +26,8 @@ static void refuses(const char *text, const char *setting, const char *expected)
 
 static void errors_name_a_text_without_a_file(void **state) {
     (void)state;
-    refuses("x = 3", NULL, "the program: nothing in it makes or reads a matrix");
-    refuses("x = 3", "y=4", "'y=4': no line of 'the program' gives 'y' a number or string");
+    refuses("x = 3", NULL, "the program: the program makes or reads no matrix");
+    refuses("x = 3", "y=4", "'y=4': no line of 'the program' assigns a number or string to 'y'");
 }
 
 int main(void) {

@@ -87,7 +87,7 @@ static void test_malformed_descriptions_are_refused(void **state) {
     } cases[] = {
         {"[]", "the description is not an object"},
         {"{}", "problem is not an object"},
-        {"{\"nodes\": [], \"job\": 1}", "the description.job is not known"},
+        {"{\"nodes\": [], \"job\": 1}", "the description.job is not a known key"},
         {"{\"problem\": {\"m\": 1, \"n\": 1}}", "problem.k is missing"},
         {"{\"problem\": {\"m\": 0, \"n\": 1, \"k\": 1}}",
          "problem.m is not a number from 1 to 1000000000"},
@@ -104,7 +104,7 @@ static void test_malformed_descriptions_are_refused(void **state) {
         {"{" PROBLEM ", \"nodes\": [{\"memory_gib\": \"1\"}]}",
          "nodes[0].memory_gib is not a number from 0.001 to 1000000"},
         {"{" PROBLEM ", \"nodes\": [{\"memory_gib\": 1, \"link\": 10}]}",
-         "nodes[0].link is not known"},
+         "nodes[0].link is not a known key"},
         {"{" PROBLEM ", \"nodes\": [{\"memory_gib\": 1, \"maps_files\": 1}]}",
          "nodes[0].maps_files is not true or false"},
         {"{" PROBLEM ", \"nodes\": [{\"memory_gib\": 1, \"ranks\": [{\"gflops\": 1}]}]}",
@@ -117,10 +117,10 @@ static void test_malformed_descriptions_are_refused(void **state) {
          "nodes[0].ranks[0].gflops is missing"},
         {"{" PROBLEM ", \"nodes\": [{\"memory_gib\": 1, \"ranks\": [{\"device\": \"cpu\", "
          "\"gflops\": [1, 2]}]}]}",
-         "nodes[0].ranks[0].gflops does not have five numbers"},
+         "nodes[0].ranks[0].gflops is not a list of five numbers"},
         {"{" PROBLEM ", \"nodes\": [{\"count\": 60000, \"memory_gib\": 1, \"ranks\": [{\"device\": "
          "\"cpu\", \"gflops\": 1, \"count\": 2}]}]}",
-         "nodes[0] is too much: 65536 ranks at most"},
+         "nodes[0] has too many ranks: at most 65536"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mmul_description *description = NULL;

@@ -33,7 +33,7 @@ static void test_a_trace_that_is_off_records_nothing(void **state) {
     struct mmul_error err;
     assert_int_equal(mmul_report_dropped_events(&report), 0);
     assert_int_equal(mmul_report_store_trace(&report, "nowhere", &err), MMUL_ERR_USAGE);
-    assert_string_equal(err.text, "no trace was asked for");
+    assert_string_equal(err.text, "the run recorded no trace");
 }
 
 static void test_events_beyond_the_capacity_are_counted(void **state) {

@@ -117,13 +117,13 @@ static void a_malformed_result_of_a_tuner_is_refused(void **state) {
         struct tuner_file file;
         const char *error;
     } cases[] = {
-        {{.family = ""}, "is not a result of CLBlast's tuners: it names no kernel family"},
+        {{.family = ""}, "is not a result of CLBlast's tuners: it has no kernel family"},
         {{.family = "xdot_1"}, "is about 'xdot_1', which products do not use"},
         {{.precision = "64"}, "is of precision '64', expected 32"},
         {{.time = ""}, "it has no best time"},
         {{.time = "soon"}, "it has no best time"},
         {{.time = "-1"}, "it has no best time"},
-        {{.parameters = ""}, "its best parameters are no list of NAME=NUMBER"},
+        {{.parameters = ""}, "its best parameters are not a list of NAME=NUMBER"},
         {{.parameters = "PRECISION=32"}, "no list of NAME=NUMBER"},
         {{.parameters = "MWG"}, "no list of NAME=NUMBER"},
         {{.parameters = "MWG=x"}, "no list of NAME=NUMBER"},

@@ -89,7 +89,7 @@ static void a_call_that_does_not_return_is_abandoned(void **state) {
     struct mmul_error err = {.text = ""};
     atomic_store(&stub.hangs, true);
     assert_int_equal(run_watched(0.05, &err), MMUL_ERR_UNAVAILABLE);
-    assert_string_equal(err.text, "device '7:0 (stub)' hangs: a call took 0.05 s");
+    assert_string_equal(err.text, "device '7:0 (stub)' hangs: a call exceeded 0.05 s");
     assert_true(device.lost);
 
     // The device is neither called again nor closed.

@@ -151,7 +151,7 @@ static void handle_message(struct mmul_heartbeat *heartbeat, struct mmul_heartbe
            MMUL_RANK_STATUS_WORDS * sizeof *peer->heard);
     peer->has_spoken = true;
     if (peer->named > 0)
-        notify_user(heartbeat, peer, "moves again, after %.0f s", peer->silent);
+        notify_user(heartbeat, peer, "responds again after %.0f s", peer->silent);
     peer->silent = peer->named = 0;
     if (kind == LEAVING || kind == BYE)
         peer->last = kind;
@@ -183,7 +183,7 @@ static void check_silence(struct mmul_heartbeat *heartbeat, struct mmul_heartbea
     if (peer->silent < limit)
         return;
     peer->named = limit;
-    notify_user(heartbeat, peer, "has not moved for %.0f s", limit);
+    notify_user(heartbeat, peer, "has not responded for %.0f s", limit);
 }
 
 // Sends heartbeats and cancel messages that are due. Replies are sent elsewhere.
@@ -208,7 +208,7 @@ static void report_plain_work(struct mmul_heartbeat *heartbeat,
         return;
     heartbeat->last_notice_at = now;
     notify_user(heartbeat, peer,
-                "computes by plain loops, because the check found its device wrong: %.0f %% "
+                "recomputes with plain loops because its device gave wrong results: %.0f %% "
                 "of %lld lines",
                 100.0 * (double)words[PLAIN_DONE] / (double)words[PLAIN_LINES],
                 (long long)words[PLAIN_LINES]);
@@ -244,14 +244,13 @@ static void cancel_hopeless_run(struct mmul_heartbeat *heartbeat, int64_t blocks
     struct mmul_error err;
     if (is_cancelled(heartbeat) || heartbeat->has_cancelled)
         return;
-    mmul_fail(
-        &err, MMUL_ERR_WRONG,
-        "all blocks that were checked are wrong, %lld on %d rank%s; computing them again by plain "
-        "loops was given up",
-        (long long)blocks, run->rank_resources.context->comm->size,
-        run->rank_resources.context->comm->size == 1 ? "" : "s");
-    mmul_hint(&err, "suspect what they share: OpenBLAS's kernels for this processor "
-                    "(OPENBLAS_CORETYPE=Haswell takes others), or memory");
+    mmul_fail(&err, MMUL_ERR_WRONG,
+              "all checked blocks are wrong, %lld on %d rank%s; recomputing them with plain "
+              "loops was given up",
+              (long long)blocks, run->rank_resources.context->comm->size,
+              run->rank_resources.context->comm->size == 1 ? "" : "s");
+    mmul_hint(&err, "suspect a shared cause: OpenBLAS's kernels for this processor "
+                    "(OPENBLAS_CORETYPE=Haswell selects others), or memory");
     heartbeat->has_cancelled = true;
     mmul_failure_keep(&run->rank_resources.failure, &err);
 }

@@ -52,11 +52,11 @@ static void explain_lost_ranks(void) {
              count > 1 ? "have" : "has", count > 1 ? "do" : "does");
     if (farewell.context->cluster->node_count == 1)
         snprintf(note.hint, sizeof note.hint,
-                 "mpirun without -q names the signal; 'dmesg' says whether memory ran out");
+                 "mpirun without -q names the signal; 'dmesg' shows if memory ran out");
     else
         snprintf(
             note.hint, sizeof note.hint,
-            "take %.64s from the hostfile or mend it; 'mpimatmul doctor --hostfile FILE' shows "
+            "remove %.64s from the hostfile or repair it; 'mpimatmul doctor --hostfile FILE' shows "
             "which hosts answer",
             host != NULL ? host : "their hosts");
     mmul_ending_explain(&note);

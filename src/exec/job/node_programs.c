@@ -111,11 +111,10 @@ static enum mmul_status check_program(const struct mmul_program *program, struct
     for (int i = 0; i < program->persistent_count; i++)
         has_files |= program->kept[i].held == 0;
     if (has_files)
-        return mmul_fail(err, MMUL_ERR_USAGE, "what nodes compute apart reads and writes no files");
+        return mmul_fail(err, MMUL_ERR_USAGE, "a program for one node cannot read or write files");
     if (program->rank_group_count > 0)
-        return mmul_fail(
-            err, MMUL_ERR_USAGE,
-            "what nodes compute apart is on all ranks of the node: it places nothing on some");
+        return mmul_fail(err, MMUL_ERR_USAGE,
+                         "a program for one node cannot place values on only some of its ranks");
     return MMUL_OK;
 }
 

@@ -86,8 +86,8 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
     const int listed = count_listed(cluster);
     if (listed > 0 && listed < cluster->size)
         return mmul_fail(err, MMUL_ERR_DATA,
-                         "the device file gives weights to %d of %d ranks: all or none", listed,
-                         cluster->size);
+                         "the device file gives weights to %d of %d ranks: give all or none",
+                         listed, cluster->size);
     const bool mostly_double = work.in_double > work.flops / 2,
                has_single = mmul_cluster_has_speeds(cluster, 1U << MMUL_F32),
                has_double = mmul_cluster_has_speeds(cluster, 1U << MMUL_F64);
@@ -426,7 +426,7 @@ static void hint_enough(struct planning *p, int64_t needed, struct mmul_error *e
         return;
     mib = add_margin(p->context->cluster, mib);
     if (raise_limit(p, &mib))
-        mmul_hint(err, "--memory %lldMiB has room for them", (long long)mib);
+        mmul_hint(err, "--memory %lldMiB is enough for them", (long long)mib);
 }
 
 static void report_planning(void *context, int64_t done, int64_t total) {

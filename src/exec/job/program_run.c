@@ -42,11 +42,10 @@ static enum mmul_status check_outputs(struct mmul_context *context,
         if (o->kind != MMUL_SAVE)
             continue;
         if (o->output == NULL)
-            return mmul_fail(err, MMUL_ERR_USAGE, "the output of '%s' has been written",
+            return mmul_fail(err, MMUL_ERR_USAGE, "the output of '%s' has already been written",
                              program->values[o->operands[0]].name);
         if (o->output->removed_leftover)
-            mmul_context_warn(context,
-                              "'%s' takes the place of what a run that was killed had left",
+            mmul_context_warn(context, "'%s' replaces a file left by a killed run",
                               o->output->part);
     }
     return MMUL_OK;
@@ -117,8 +116,8 @@ static void warn_of_writes(struct mmul_context *context, const struct mmul_progr
         const struct mmul_operation *o = &program->operations[i];
         if (o->kind == MMUL_LOAD && o->matrix != NULL && mmul_matrix_was_written(o->matrix))
             mmul_context_warn(context,
-                              "'%s' was written to while it was used: the result may be partly "
-                              "of its old and partly of its new numbers",
+                              "'%s' was modified while it was read: the result may mix "
+                              "its old and its new contents",
                               mmul_matrix_name(o->matrix));
     }
 }

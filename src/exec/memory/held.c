@@ -87,7 +87,7 @@ enum mmul_status mmul_held_complete(const struct mmul_context *context,
                                     struct mmul_persistent_value *kept, struct mmul_error *err) {
     const struct mmul_held *held = mmul_held_find(context, kept->held);
     if (held == NULL)
-        return mmul_fail(err, MMUL_ERR_USAGE, "'%s' is held no more", kept->name);
+        return mmul_fail(err, MMUL_ERR_USAGE, "'%s' is no longer held", kept->name);
     kept->parts = held->ranks;
     return copy_offsets(held->offsets, held->ranks, &kept->offsets, err);
 }
@@ -167,7 +167,7 @@ enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values
     for (int k = 0; status == MMUL_OK && k < program->persistent_count; k++) {
         const struct mmul_persistent_value *kept = &program->kept[k];
         if (kept->held > 0 && !kept->is_made && mmul_held_find(context, kept->held) == NULL)
-            status = mmul_fail(err, MMUL_ERR_USAGE, "'%s' is held no more", kept->name);
+            status = mmul_fail(err, MMUL_ERR_USAGE, "'%s' is no longer held", kept->name);
         else if (kept->held > 0 && !kept->is_made)
             find_read_value(context, values, k);
     }

@@ -164,7 +164,8 @@ static enum mmul_status find_own_maps(const struct mmul_comm *comm, const struct
             close(fd);
             found |= 1U << i;
         } else if (io == MMUL_IO_SHARED) {
-            mmul_hint(err, "leave out --io shared: root then sends what a node does not see");
+            mmul_hint(err,
+                      "leave out --io shared: root then sends the files that a node does not see");
             return status;
         }
     }
@@ -223,8 +224,7 @@ static enum mmul_status find_source(const struct mmul_comm *comm, const struct o
     const struct offer *offer = &offers->all[matrix];
     bool is_root = comm->rank == 0;
     if (is_root ? !offer->is_usable : !offer->is_file || matrix == C)
-        return mmul_fail(err, MMUL_ERR_USAGE, "cannot use '%s' where it lies, as the plan says",
-                         offer->name);
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot map '%s' as the plan requires", offer->name);
     source->offset = offer->extent.offset;
     source->bytes = offer->extent.bytes;
     source->writable = matrix == C;

@@ -380,8 +380,9 @@ static enum mmul_status check_ranks(const struct mmul_context *context,
     for (int rank = 0; rank < comm->size; rank++) {
         if (strcmp(set->kept->hosts[rank], host_of(context, rank)) == 0)
             continue;
-        mmul_fail(err, MMUL_ERR_DATA, "rank %d has kept its shard on '%s', and is on '%s' now",
-                  rank, set->kept->hosts[rank], host_of(context, rank));
+        mmul_fail(err, MMUL_ERR_DATA,
+                  "the shard of rank %d is on '%s', but the rank now runs on '%s'", rank,
+                  set->kept->hosts[rank], host_of(context, rank));
         mmul_hint(err, "start the ranks on the same machines, in the same order");
         return err->status;
     }
@@ -562,7 +563,7 @@ enum mmul_status mmul_persistent_check_weights(const struct mmul_program *progra
         status = mmul_fail(err, MMUL_ERR_USAGE,
                            "cannot use kept '%s': its parts are %s, the weights make %s", set->name,
                            have + strlen("rows "), want + strlen("rows "));
-        mmul_hint(err, "leave the weights out: the job then has those of the set");
+        mmul_hint(err, "leave the weights out: the job then uses those of the set");
     }
     mmul_free(offsets);
     return status;
@@ -602,7 +603,7 @@ static enum mmul_status combine_parts(const char *name, const struct part_facts 
         const int64_t along = rows ? all[rank].rows : all[rank].cols;
         if (all[rank].name != all[0].name)
             return mmul_fail(err, MMUL_ERR_USAGE,
-                             "cannot keep '%s': rank %d calls it otherwise than rank 0", name,
+                             "cannot keep '%s': rank %d gives it another name than rank 0", name,
                              rank);
         if (all[rank].axis != all[0].axis || all[rank].dtype != all[0].dtype)
             return mmul_fail(err, MMUL_ERR_DATA,

@@ -122,8 +122,8 @@ static void hint_at_driver(struct mmul_error *err) {
                   card.vendor, card.address, card.package);
     else
         mmul_hint(err,
-                  "no graphics card is on its PCI bus; a card's OpenCL driver (ICD) would come "
-                  "with nvidia-opencl-icd, mesa-opencl-icd (AMD) or intel-opencl-icd");
+                  "no graphics card was found on the PCI bus; install its OpenCL driver (ICD) "
+                  "nvidia-opencl-icd, mesa-opencl-icd (AMD) or intel-opencl-icd if there is one");
 }
 
 static enum mmul_status fail_without_device(const struct assigning *s, int i, const char *what,
@@ -139,7 +139,7 @@ static enum mmul_status fail_without_device(const struct assigning *s, int i, co
     const char *nearest = is_gpu_name(what) ? "" : suggest_name(s, what, text);
     if (nearest[0] != '\0')
         mmul_text_add(&known, "did you mean '%s'? ", nearest);
-    mmul_text_add(&known, "this machine has cpu");
+    mmul_text_add(&known, "devices of this machine: cpu");
     for (int d = 0; d < s->device_count; d++)
         mmul_text_add(&known, ", %s (%s)", s->devices[d].id, s->devices[d].name);
     mmul_hint(err, "%.250s", mmul_text_get(&known));
@@ -439,6 +439,7 @@ enum mmul_status mmul_device_file_find(const char *text, const char *path, const
     }
     mmul_fail(err, MMUL_ERR_DATA, "'%s' has no device for rank %d of host '%s'", path, node_rank,
               host);
-    mmul_hint(err, "list one device per rank of each host, by the name `hostname` prints there");
+    mmul_hint(err,
+              "list one device per rank for each host, with host names as `hostname` prints them");
     return MMUL_ERR_DATA;
 }

@@ -109,7 +109,7 @@ static enum mmul_status receive_answers(int fd, int runs, double *seconds, struc
         while (got < 0 && errno == EINTR);
         if (got != (ssize_t)sizeof answer)
             return mmul_fail(err, MMUL_ERR_SYSTEM,
-                             "the process that measures the baseline ended too early");
+                             "the child process of the baseline ended before its last result");
         if (answer.error.status != MMUL_OK) {
             *err = answer.error;
             return err->status;

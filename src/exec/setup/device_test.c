@@ -38,7 +38,7 @@ static struct mmul_device_test begin_test(const struct mmul_context *context, co
         .rank = context->comm->rank, .info = *info, .counts = info->probed};
     mmul_text_copy(test.device, sizeof test.device, device);
     mmul_text_copy(test.failure, sizeof test.failure,
-                   "its test did not end: the program was stopped, or the driver ended it");
+                   "its test did not finish: the program was stopped, or the driver killed it");
     mmul_profile_date(test.date);
     return test;
 }

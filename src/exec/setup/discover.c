@@ -62,7 +62,8 @@ static enum mmul_status make_request(struct discovery *d, const char *wanted,
                                          .rank = d->context->comm->rank};
     d->listed_weight = -1;
     if (wanted[0] == '@' && d->device_file == NULL)
-        return mmul_fail(err, MMUL_ERR_USAGE, "--device '%s': root has no such file given", wanted);
+        return mmul_fail(err, MMUL_ERR_USAGE, "--device '%s': root was not given a device file",
+                         wanted);
     struct mmul_device_file_entry line;
     if (wanted[0] == '@' &&
         mmul_device_file_find(d->device_file, wanted + 1, d->topology.host,
@@ -128,11 +129,11 @@ static void exclude_failed(struct discovery *d, struct mmul_device_entry *entrie
         if (test == NULL || test->passed)
             continue;
         if (info->usable)
-            mmul_context_warn(d->context,
-                              "%s: device '%s (%s)' is left alone, it failed its test (%s): %s; "
-                              "`mpimatmul devices --test --device %s` tests it again",
-                              d->topology.host, info->id, info->name, test->date, test->failure,
-                              info->id);
+            mmul_context_warn(
+                d->context,
+                "%s: device '%s (%s)' is excluded because it failed its test (%s): %s; "
+                "`mpimatmul devices --test --device %s` tests it again",
+                d->topology.host, info->id, info->name, test->date, test->failure, info->id);
         info->usable = false;
         entries[i].failed_test = true;
         snprintf(info->reason, sizeof info->reason, "failed its test (%.10s): %.90s", test->date,
@@ -184,7 +185,8 @@ static enum mmul_status open_device(struct discovery *d, struct mmul_assignment 
     enum mmul_status status = mmul_device_open(mine->device, &context->device, err);
     if (status == MMUL_OK || !mine->chosen || mine->device_index < 0)
         return status;
-    mmul_context_warn(context, "rank %d on %s: device '%s' does not open, the CPU takes over: %s",
+    mmul_context_warn(context,
+                      "rank %d on %s: device '%s' cannot be opened, using the CPU instead: %s",
                       context->comm->rank, d->topology.host, mine->device, err->text);
     mmul_text_copy(mine->device, sizeof mine->device, "cpu");
     mine->device_index = -1;
@@ -285,7 +287,7 @@ static void mark_devices(struct mmul_cluster *cluster) {
                 entry->used_by = rank;
         if (entry->used_by < 0 && entry->info.reason[0] == '\0')
             mmul_text_copy(entry->info.reason, sizeof entry->info.reason,
-                           "no rank left for it: start one more on this node");
+                           "unused: start one more rank on this node");
     }
 }
 

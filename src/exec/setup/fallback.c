@@ -15,11 +15,10 @@ static enum mmul_status open_next(struct mmul_context *context, const char *why,
     struct mmul_device_info info;
     mmul_text_copy(reason, sizeof reason, why); // may lie in err
     if (mmul_device_fallback_name(context->device_name, next) == NULL)
-        return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "no device is left after '%s': %.600s",
+        return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "no fallback device after '%s': %.600s",
                          context->device_name, reason);
     mmul_device_describe(context->device, &info);
-    mmul_context_warn(context,
-                      "rank %d: device '%s (%s)' is not used any more, '%s' takes over: %s",
+    mmul_context_warn(context, "rank %d: device '%s (%s)' is replaced by '%s': %s",
                       context->comm->rank, context->device_name, info.name, next, reason);
     struct mmul_device *opened;
     enum mmul_status status = mmul_device_open(next, &opened, err);

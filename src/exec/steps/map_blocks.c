@@ -182,10 +182,11 @@ static enum mmul_status check_indices(const struct making *m, const struct mmul_
             const double id = mmul_dtype_get_real(
                 o->dtype, at, e / o->cols * o->row_step + e % o->cols * o->col_step);
             if (!is_index(id, limit))
-                return mmul_fail(err, MMUL_ERR_DATA,
-                                 "'%s' has %g: %s takes whole numbers from 0 to %lld here",
-                                 infos[row->indices - 1].name, without_nan_sign(id), row->name,
-                                 (long long)(limit - 1));
+                return mmul_fail(
+                    err, MMUL_ERR_DATA,
+                    "'%s' contains %g, but %s needs whole numbers from 0 to %lld as indices",
+                    infos[row->indices - 1].name, without_nan_sign(id), row->name,
+                    (long long)(limit - 1));
         }
     }
     return MMUL_OK;
@@ -499,7 +500,7 @@ enum mmul_status mmul_map_check_row_indices(const void *ids, enum mmul_dtype dty
         const double id = mmul_dtype_get_real(dtype, ids, i * step);
         if (is_index(id, rows))
             continue;
-        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld",
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot read row %g of '%s', which has %lld rows",
                          without_nan_sign(id), table->name, (long long)rows);
     }
     return MMUL_OK;

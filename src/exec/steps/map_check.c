@@ -222,7 +222,7 @@ static enum mmul_status replace_device(struct mmul_stage *stage, int64_t wrong, 
         snprintf(why, sizeof why, "%lld wrong row%s in %s", (long long)wrong, wrong == 1 ? "" : "s",
                  place);
     else
-        snprintf(why, sizeof why, "what came of %s is not what was written", place);
+        snprintf(why, sizeof why, "%s changed after it was computed", place);
     const enum mmul_status status =
         mmul_worker_replace_wrong_device(&stage->rank_resources->worker, why, place, err);
     return status == MMUL_OK ? mmul_worker_check_lost_results(&stage->rank_resources->worker, err)

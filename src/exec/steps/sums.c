@@ -197,7 +197,7 @@ void mmul_move_sums_contribute(struct mmul_stage *stage) {
 static enum mmul_status fail_line(const struct mmul_stage *stage, const struct lines *l,
                                   int64_t matrix, int64_t line, struct mmul_error *err) {
     mmul_fail(err, MMUL_ERR_WRONG,
-              "rank %d: sum of summands is wrong in %s %lld of matrix %lld of '%.90s'",
+              "rank %d: sum over the ranks is wrong in %s %lld of matrix %lld of '%.90s'",
               l->values->rank, l->sums.by_cols ? "column" : "row", (long long)line,
               (long long)matrix, mmul_place_value(l->values->plan, stage->is.step->result)->name);
     mmul_hint(err, "suspect the memory or the processor of that machine");

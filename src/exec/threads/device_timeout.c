@@ -46,8 +46,9 @@ static enum mmul_poll_result watch_device(void *context) {
     if (mmul_device_call_seconds(device) < w->watched->call_seconds || !mmul_device_abandon(device))
         return MMUL_POLL_IDLE;
     mmul_device_describe(device, &info);
-    w->status = mmul_fail(&w->err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' hangs: a call took %g s",
-                          info.id, info.name, w->watched->call_seconds);
+    w->status =
+        mmul_fail(&w->err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' hangs: a call exceeded %g s",
+                  info.id, info.name, w->watched->call_seconds);
     atomic_store(&w->done, true);
     return MMUL_POLL_ABANDONED;
 }

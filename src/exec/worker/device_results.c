@@ -100,7 +100,7 @@ void mmul_worker_release_absent(struct mmul_worker *worker, const struct mmul_ho
 enum mmul_status mmul_worker_check_lost_results(const struct mmul_worker *worker,
                                                 struct mmul_error *err) {
     return worker->must_repeat_product
-               ? mmul_fail(err, MMUL_ERR_STOPPED, "a result was lost with its device")
+               ? mmul_fail(err, MMUL_ERR_STOPPED, "a result was lost: its device failed")
                : MMUL_OK;
 }
 
@@ -124,8 +124,8 @@ static enum mmul_status bring_first(struct mmul_worker *worker, struct mmul_erro
     if (status != MMUL_OK)
         return replace(worker, err);
     if (mmul_worker_sum_host_bits(&t) != there) {
-        status =
-            mmul_worker_replace_device(worker, "what came of a product is not what it was", err);
+        status = mmul_worker_replace_device(
+            worker, "a product changed during its download from the device", err);
         return status == MMUL_OK ? mmul_worker_check_lost_results(worker, err) : status;
     }
     entry->is_taken = false;

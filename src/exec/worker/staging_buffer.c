@@ -15,7 +15,7 @@ enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging
     mmul_staging_buffer_fini(staging);
     staging->capacity = bytes;
     for (int i = 0; i < 2; i++) {
-        staging->memory[i] = mmul_allocate_raw(bytes, 1, "results on their way", err);
+        staging->memory[i] = mmul_allocate_raw(bytes, 1, "downloads", err);
         if (staging->memory[i] == NULL) {
             mmul_staging_buffer_fini(staging);
             return err->status;

@@ -385,7 +385,7 @@ enum mmul_status mmul_worker_replace_wrong_device(struct mmul_worker *worker, co
     if (mmul_worker_replace_device(worker, why, err) == MMUL_OK)
         return MMUL_OK;
     mmul_fail(err, MMUL_ERR_WRONG,
-              "rank %d: result is wrong in %s, also after it was computed again",
+              "rank %d: result is wrong in %s, also after a second computation",
               worker->context->comm->rank, place);
     mmul_hint(err, "suspect the memory or the processor of that machine");
     return MMUL_ERR_WRONG;

@@ -182,7 +182,7 @@ static enum mmul_status share_until_fit(struct sharing *s, struct mmul_error *er
             any |= !s->clipped[r->rank_node[rank]] && r->weights[rank] > 0;
         if (!any)
             return mmul_fail(err, MMUL_ERR_SYSTEM,
-                             "nodes have memory for %lld of %lld rows or columns",
+                             "the memory of the nodes holds only %lld of %lld rows or columns",
                              (long long)(r->total - left), (long long)r->total);
         status = share_among(s, left, -1, err);
     }

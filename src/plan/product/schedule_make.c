@@ -191,23 +191,23 @@ static void choose_axis(struct mmul_planning *p) {
 static const char *absence_text(const struct mmul_planning *p, int rank) {
     static const char *const absent[] = {
         [MMUL_EXCLUDED_SPEED_UNKNOWN] = "speed not measured",
-        [MMUL_EXCLUDED_SLOW_LINK] = "its bytes would come too late",
-        [MMUL_EXCLUDED_SLOW_TRANSFERS] = "slows the job: its transfers",
-        [MMUL_EXCLUDED_SLOW_DEVICE] = "slows the job: slower than a core of its CPU",
+        [MMUL_EXCLUDED_SLOW_LINK] = "its link is too slow: data would arrive too late",
+        [MMUL_EXCLUDED_SLOW_TRANSFERS] = "slows the job: slow transfers to its device",
+        [MMUL_EXCLUDED_SLOW_DEVICE] = "slows the job: device slower than one CPU core",
     };
     int node = p->rank_node[rank];
     if (p->automatic && p->absence[rank] == MMUL_EXCLUDED_SLOW_LINK &&
         p->best.seconds < 0.95 * p->all_seconds)
-        return "slows the job: the link";
+        return "slows the job: slow link";
     if (p->automatic && p->absence[rank] != MMUL_NOT_EXCLUDED)
         return absent[p->absence[rank]];
     if (!(p->weights[rank] > 0))
         return "weight 0";
     if (p->best.capacity[node] == 0)
-        return "node has no memory for the whole operand";
+        return "the node's memory cannot hold the whole operand";
     if (p->best.clipped[node])
-        return "clipped to the node's memory";
-    return p->best.counts[rank] == 0 ? "share rounds to nothing" : "";
+        return "limited by the node's memory";
+    return p->best.counts[rank] == 0 ? "its share rounds to zero" : "";
 }
 
 // Returns the largest product of a pass: of one matrix, one panel and one round.

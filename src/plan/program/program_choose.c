@@ -365,7 +365,8 @@ static enum mmul_status advance_operation(struct search *s, int index, struct mm
         }
     }
     if (s->found_count == 0)
-        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place '%s' as '%s'",
+        return mmul_fail(err, MMUL_ERR_USAGE,
+                         "cannot give '%s' the placement '%s': no rule of the operation allows it",
                          s->program->values[o->operands[0]].name,
                          mmul_placement_name(o->requested_placement));
     select_states(s, index);

@@ -302,15 +302,16 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
     mmul_bytes_format(values, needed);
     // 0 before the footprint is measured.
     if (rooms > 0)
-        snprintf(beside, sizeof beside, ", and %s to work in,", mmul_bytes_format(rooms, bytes));
+        snprintf(beside, sizeof beside, ", and %s of work space,", mmul_bytes_format(rooms, bytes));
     if (limit == 0 || values + rooms <= left)
         return mmul_fail(
             err, MMUL_ERR_SYSTEM,
-            "cannot fit the program's values: %s%s on '%s', %s available there", needed, beside,
-            info->host,
+            "cannot fit the program's values: %s%s needed on '%s', %s available there", needed,
+            beside, info->host,
             mmul_bytes_format(info->memory_available_bytes - info->input_bytes, available));
     return mmul_fail(err, MMUL_ERR_SYSTEM,
-                     "cannot fit the program's values: %s%s on '%s', of %s the processes leave %s",
+                     "cannot fit the program's values: %s%s needed on '%s', where the limit of %s "
+                     "leaves %s beside the processes",
                      needed, beside, info->host, mmul_bytes_format(limit, text),
                      mmul_bytes_format(mmul_max(left, 0), available));
 }

@@ -38,7 +38,7 @@ static enum mmul_status check_keys(const struct place *p, const char *const *kno
         while (known[i] != NULL && strcmp(known[i], key) != 0)
             i++;
         if (known[i] == NULL)
-            return fail_key(p, key, "is not known", err);
+            return fail_key(p, key, "is not a known key", err);
     }
     return MMUL_OK;
 }
@@ -92,7 +92,7 @@ static enum mmul_status read_text(const struct place *p, const char *key, const 
     *text = value == NULL ? initial : json_string_value(value);
     if (value == NULL && initial == NULL)
         return fail_key(p, key, "is missing", err);
-    return *text != NULL ? MMUL_OK : fail_key(p, key, "is not a text", err);
+    return *text != NULL ? MMUL_OK : fail_key(p, key, "is not a string", err);
 }
 
 // ----------------------------------------------------------------------------------------- problem
@@ -137,11 +137,11 @@ static enum mmul_status read_rates(const struct place *p, const char *key, doubl
         return status;
     }
     if (json_array_size(value) != MMUL_SPEED_POINTS)
-        return fail_key(p, key, "does not have five numbers", err);
+        return fail_key(p, key, "is not a list of five numbers", err);
     json_array_foreach(value, i, each) {
         flops[i] = 1e9 * json_number_value(each);
         if (!(flops[i] > 0))
-            return fail_key(p, key, "has something else than numbers above 0", err);
+            return fail_key(p, key, "contains a value that is not a number above 0", err);
     }
     *last = flops[MMUL_SPEED_POINTS - 1];
     return MMUL_OK;
@@ -335,7 +335,7 @@ static enum mmul_status walk_nodes(struct reading *r, const json_t *nodes, struc
         r->size += group.count * each;
         r->node_count += group.count;
         if (r->size > RANKS_MOST)
-            return fail_key(&at, "", "is too much: 65536 ranks at most", err);
+            return fail_key(&at, "", "has too many ranks: at most 65536", err);
     }
     return status;
 }

@@ -22,9 +22,9 @@ def init(device=None, threads=0, weights=None, dtype=None, record=False, placeme
     by the names of `signal`."""
     global _session
     if dtype not in (None, "float32"):
-        raise Error(64, f"no dtype '{dtype}': expected float32, or none: float64 where all inputs are")
+        raise Error(64, f"invalid dtype '{dtype}': expected float32 or None")
     if _session and (device or threads):
-        raise Error(64, "device and threads are chosen before the first value")
+        raise Error(64, "device and threads must be chosen before the first value")
     OPTIONS.update(weights=weights, float32=dtype == "float32", record=bool(record))
     _session = _session or Session(device, threads)
     if placement is not None:
@@ -45,10 +45,10 @@ def _read_placements(path):
 def session():
     found = _session or init()
     if not found.is_here:  # MPI and the context do not survive fork()
-        raise Error(64, "values are computed by the process that has begun with it: this is a child of fork()",
+        raise Error(64, "this process is a child of fork(): values must be computed by the parent",
                     "start children by multiprocessing's spawn, or fork before the first value")
     if found.thread != threading.get_ident():  # MPI and the context belong to one thread
-        raise Error(64, "values are computed by the thread that has begun with it")
+        raise Error(64, "values must be computed by the thread that computed the first one")
     return found
 
 

@@ -202,7 +202,7 @@ class Record:
         self.slots = [(s.of._leaf.slot, s.of._leaf.slot.grad) for s in self.sources if s.kind == "parameter"]
         self.layers = {}  # dropout layers with their iteration before the trace
         self.result, self.program, self.reason, self.signature = None, None, None, None
-        self.doubt = "is another one at every call"  # reason if the step differs at every call
+        self.doubt = "is different at every call"  # reason if the step differs at every call
         self.said = {}
         for module in reach.layers():
             self.layers[module] = module._turn
@@ -215,7 +215,7 @@ class Record:
         self.result, self.program = result, recorder.program
         self.reason = recorder.reason or self.reach.reason or self.reach.changed()
         if self.program is None or self.reason is not None:
-            self.reason = self.reason or "computes nothing: a step ends with optimizer.step() or persist()"
+            self.reason = self.reason or "computes nothing: it must end with optimizer.step() or persist()"
             return
         after = _states(self.reach)
         for (k, i, name), value in after.items():
@@ -242,7 +242,7 @@ class Record:
             for leaf, number in leaves:
                 n = places.get(id(leaf))
                 if n is None:  # a loaded parameter is made of such a value once
-                    self.doubt = "reads a value that is neither an argument nor a parameter"
+                    self.doubt = "uses a value that is neither an argument nor a parameter"
                     return
                 if self.sources[n].kind != "constant":
                     bound.append((n, number))
@@ -488,7 +488,7 @@ class Compiled:
             # Keeps the objects alive, so that their id() stays unique.
             structure.objects = taken.objects
             if len(self._structures) > _STRUCTURES:
-                structure.reason = "has ever new shapes or constants among its arguments"
+                structure.reason = "is called with too many different shapes or constants"
         record = structure.find(given)
         is_ready = record is not None
         if s.size == 1:

@@ -32,7 +32,7 @@ def _whole(name, given, least=None):
     try:
         number = operator.index(given)
     except TypeError:
-        raise Error(64, f"{name} is {given!r}, expected a whole number") from None
+        raise Error(64, f"{name} is {given!r}, expected an integer") from None
     if least is not None and number < least:
         raise Error(64, f"{name} is {number}: at least {least}")
     return number
@@ -43,7 +43,7 @@ def flip(x, axis=None):
     x = as_value(x)
     axes = range(-x.ndim, 0) if axis is None else [_along("flip", x, a) for a in _sizes("axis", axis)]
     if len(set(axes)) < len(axes):
-        raise Error(64, f"flip: an axis is given twice: {axis}")
+        raise Error(64, f"flip: duplicate axis: {axis}")
     return x[tuple(slice(None, None, -1 if i - x.ndim in axes else 1) for i in range(x.ndim))]
 
 
@@ -51,7 +51,7 @@ def stack(values, axis=0):
     """Joins values along a new axis."""
     values = [as_value(v) for v in values]
     if not values:
-        raise Error(64, "stack of nothing")
+        raise Error(64, "stack needs at least one value")
     for v in values:
         if (v.ndim, v.is_row) != (values[0].ndim, values[0].is_row):
             raise Error(64, f"stack: values of {_axis_count(values[0])} and of {_axis_count(v)} axes")
@@ -78,12 +78,12 @@ def split(x, indices_or_sections, axis=None):
     else:
         count = _whole("indices_or_sections", indices_or_sections)
         if count < 1 or size % count != 0:
-            raise Error(64, f"an axis of {size} has no {count} equal parts")
+            raise Error(64, f"an axis of {size} cannot be divided into {count} equal parts")
         ends = range(size // count, size + 1, size // count)
     parts = []
     for begin, end in zip([0, *ends], ends):
         if not begin < end <= size:
-            raise Error(64, f"a part is empty: [{begin}:{end}] of {size}")
+            raise Error(64, f"empty part: [{begin}:{end}] of {size}")
         parts.append(x[(slice(None),) * (x.ndim + along) + (slice(begin, end),)])
     return tuple(parts)
 
@@ -175,13 +175,13 @@ def _terms(subscripts, values):
     terms, arrow, result = text.partition("->")
     terms = terms.split(",")
     if len(terms) != 2:
-        raise Error(64, "einsum: of two values")
+        raise Error(64, "einsum: expected two values")
     for term in (*terms, result):
         if not term.isalpha() and term or not term.isascii():
             raise Error(64, "einsum: expected letters, a comma and '->'")
         for letter in term:
             if term.count(letter) > 1:
-                raise Error(64, f"einsum: '{letter}' stands twice in a term")
+                raise Error(64, f"einsum: '{letter}' occurs twice in a term")
     for term, value, name in zip(terms, values, "ab"):
         if len(term) != _axis_count(value):
             raise Error(64, f"einsum: {len(term)} letters for {_axis_count(value)} axes ({name})")

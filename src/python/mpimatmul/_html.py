@@ -25,13 +25,13 @@ def _describe_location(v):
     if v.name is not None:
         yield f"'{v.name}'"
     if rank != 0:
-        yield "of which rank 0 knows what is computed"
+        yield "rank 0 knows the state of the computation"
     elif v.held is not None:
         yield f"stays on the rank{'' if size == 1 else 's'}"
     elif v.is_computed and (v.corner is not None or not v.operands):
         yield taken
     elif v.is_computed:
-        yield "computed on the way to another value, and not kept"
+        yield "computed as an intermediate value, and not kept"
     else:
         yield f"not {taken} yet"
     if v.placement not in (None, "file") and (v.held is not None or v.corner is not None):

@@ -138,10 +138,10 @@ def grad(y, x):
     values."""
     leaves = _flatten_tuples(x)
     if not leaves or not all(isinstance(v, Value) for v in (y, *leaves)):
-        raise Error(64, "grad is of a value by values, or tuples of them")
+        raise Error(64, "grad needs a value y and a value x, or nested tuples of them")
     if math.prod(y.shape) != 1:
         raise Error(65, f"cannot differentiate a value of {' x '.join(map(str, y.shape))}: expected one element",
-                    "sum and mean have one")
+                    "use sum or mean to get one element")
     gradients = _Gradients(y.current(), [v.current() for v in leaves])
     return _rebuild_tuples(x, iter([gradients.value(i) for i in range(len(leaves))]))
 
@@ -152,8 +152,8 @@ def _backward(self):
     leaves = [leaf for leaf in self.leaves.values() if leaf.slot is not None]
     if not leaves:
         name = _caller.names(Value).get(id(self), "a value")
-        raise Error(64, f"cannot go backward from {name}: nothing that it is made of requires a gradient",
-                    "x.requires_grad = True, before it is made of x")
+        raise Error(64, f"cannot go backward from {name}: none of its inputs requires a gradient",
+                    "set x.requires_grad = True before computing it from x")
     with no_grad():
         for leaf, gradient in zip(leaves, grad(self, leaves)):
             leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient

@@ -209,7 +209,7 @@ def _library_paths():
 
 
 def _load_library():
-    reason = "it is in no place where it was looked for"
+    reason = "not found in any of the usual places"
     for place in _library_paths():
         if os.sep in place and not os.path.exists(place) and not os.environ.get("MPIMATMUL_LIBRARY"):
             continue
@@ -218,7 +218,7 @@ def _load_library():
         except OSError as error:
             if place != NAME:
                 reason = str(error)
-    raise ImportError(f"cannot load {NAME}: {reason}; MPIMATMUL_LIBRARY may name it, as "
+    raise ImportError(f"cannot load {NAME}: {reason}; set its path, as "
                       f"MPIMATMUL_LIBRARY=/usr/local/lib/{NAME}", name=NAME)
 
 
@@ -346,8 +346,8 @@ class _Together:
             notes = s.meeting.meet(self.kind, self.name, _caller.place(), self.mark)
             if notes is not None and len({note.kind for note in notes}) > 1:
                 other = next(r for r, note in enumerate(notes) if note.kind != notes[0].kind)
-                raise Error(64, f"rank 0 is in {notes[0]} and rank {other} in {notes[other]}: all ranks make the same "
-                                "calls")
+                raise Error(64, f"rank 0 is in {notes[0]} and rank {other} in {notes[other]}: all ranks must "
+                                "make the same calls")
             return notes
         except BaseException:
             self.__exit__()
@@ -417,7 +417,7 @@ class Session:
             raise
 
         def tell():
-            say(f"rank {rank} has waited {seconds:g} s in init() ({place}) for ranks that have not begun")
+            say(f"rank {rank} has waited {seconds:g} s in init() ({place}) for ranks that have not started")
         timer = threading.Timer(seconds, tell)
         timer.daemon = True
         if rank in ("0", "1"):  # at least one of the two is not the late rank

@@ -28,7 +28,7 @@ class Nodes:
         """Splits root's arrays of equal length among the nodes. Returns each node's rows as values,
         and on root their numbers."""
         if not batch or any(isinstance(x, Value) for x in batch):
-            raise Error(64, "a batch is of arrays, one at least: every node gets rows of its own of them")
+            raise Error(64, "a batch must consist of arrays, at least one: each node gets its own rows")
         offsets = (c.c_int64 * (self.count + 1))()
 
         def read():
@@ -71,7 +71,7 @@ class _NodeProgram(Program):
         try:
             return self.load_held(leaf.held, c.c_void_p(library.mmul_context_of_node(session().context)))
         except Error as error:
-            raise Error(65, f"'{self.word('value')}' is in parts on several nodes, and each of them reads all of it",
+            raise Error(65, f"'{self.word('value')}' is split over several nodes, but each node needs all of it",
                         'x = mm.persist(mm.place(x, "replicate")), before the first step') from error
 
     def hold_whole(self, value, number):

@@ -14,5 +14,5 @@ def missing_from(module, names):
         near = [lower[n] for n in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]
         if near:
             raise AttributeError(f"{said}: did you mean {' or '.join(map(repr, near))}?")
-        raise AttributeError(f"{said}: there are {', '.join(names)}")
+        raise AttributeError(f"{said}: available are {', '.join(names)}")
     return missing

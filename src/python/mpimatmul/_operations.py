@@ -46,7 +46,7 @@ softplus = _unary("softplus", "log(1 + exp(x)), without overflow,",
 def gelu(x, approximate="none"):
     """Gaussian error linear unit; approximate="tanh" as in torch."""
     if approximate not in ("none", "tanh"):
-        raise Error(64, f"no gelu of '{approximate}': expected none, tanh")
+        raise Error(64, f"invalid approximate '{approximate}': expected none, tanh")
     if is_number(x):
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)
         part = 1 + math.tanh(inner) if approximate == "tanh" else math.erfc(-x / math.sqrt(2))
@@ -79,7 +79,7 @@ def clip(x, low=None, high=None):
     """Limits all elements to [low, high]. Bounds are numbers, or None for no bound."""
     low, high = -math.inf if low is None else low, math.inf if high is None else high
     if not is_number(low) or not is_number(high):
-        raise Error(64, "clip: a bound is a number, or None", "minimum(maximum(x, low), high) is of values, too")
+        raise Error(64, "clip: a bound must be a number or None", "minimum(maximum(x, low), high) also accepts values")
     return builtins.min(builtins.max(x, low), high) if is_number(x) else apply("clip", [x, low, high])
 
 
@@ -113,14 +113,14 @@ def _logical(sign, operation):
     def of_bools(self, other):
         both = (as_value(self), as_value(other))
         if not all(v.is_bool for v in both):
-            raise TypeError(f"{sign} is of True and False: x != 0 makes them of numbers")
+            raise TypeError(f"{sign} needs bools: x != 0 converts numbers")
         return operation(*both)
     return of_bools
 
 
 def _invert(self):
     if not self.current().is_bool:
-        raise TypeError("~ is of True and False: x != 0 makes them of numbers")
+        raise TypeError("~ needs bools: x != 0 converts numbers")
     return 1 - self
 
 
@@ -193,7 +193,7 @@ def place(x, where_to, ranks=None):
     kind, x = _PLACEMENTS.get(where_to), as_value(x)
     numbers = [ranks] if isinstance(ranks, int) else None if ranks is None else [operator.index(r) for r in ranks]
     if kind is None:
-        raise Error(64, f"no placement '{where_to}': expected {', '.join(_PLACEMENTS)}")
+        raise Error(64, f"invalid placement '{where_to}': expected {', '.join(_PLACEMENTS)}")
 
     def make(program, ids):
         wish = PlacementWish(kind=kind)
@@ -250,7 +250,7 @@ def _bound(k, n):
     if not isinstance(k, (int, numpy.integer)) or isinstance(k, bool):
         shown = "a value" if isinstance(k, Value) else "an array" if _are_indices(k) else k
         raise Error(64, f"cannot take [{shown}] of a value: expected begin:end:step, or a number",
-                    "x[ids], or take(x, ids), has rows by whole numbers" if _are_indices(k) else "")
+                    "x[ids] or take(x, ids) selects rows by integers" if _are_indices(k) else "")
     if not -n <= k < n:
         raise Error(64, f"index {k} of an axis of {n}: expected {-n} to {n - 1}")
     return k % n, k % n + 1, 1, False
@@ -271,7 +271,7 @@ def _take_rows(x, ids):
         ids = numpy.where(ids < 0, ids + last, ids) if ids.dtype.kind in "iu" else ids
     ids = as_value(ids)
     if ids.is_bool:
-        raise Error(64, "cannot take [bools] of a value: how many there are is not known before it runs",
+        raise Error(64, "cannot index by bools: the number of elements is unknown before the run",
                     "where(mask, x, other) has the sizes of x")
     # Other values are checked once they are computed
     if ids.stored is not None and not ids.integers and ids.operation is None:
@@ -343,7 +343,7 @@ def layer_norm(x, w=None, b=None, eps=1e-5):
     """Subtracts the mean of each row and divides by the root of its variance (plus eps), then times
     w, plus b."""
     if w is None and b is not None:
-        raise Error(64, "layer_norm adds b where it has w")
+        raise Error(64, "layer_norm takes b only together with w")
     return apply("layer_norm", [x] + [v for v in (w, b) if v is not None], epsilon=eps)
 
 
@@ -373,7 +373,7 @@ def _along(name, x, axis):
     along = _axis(axis, x.ndim)
     if x.is_row and axis >= 0:
         raise Error(64, f"{name} along axis {axis} of one axis, which is a row (1 x {x.shape[1]}) here: "
-                        "axis=-1 is along its elements")
+                        "axis=-1 runs along its elements")
     return along
 
 
@@ -396,7 +396,7 @@ def _reduction(name, what):
         if name in ("sum", "max", "min") and not isinstance(x, (Value, numpy.ndarray)):
             return getattr(builtins, name)(x, *more)
         if dtype is not None or out is not None:  # numpy's own functions pass these arguments
-            raise Error(64, f"{name}: in the type of the operand: no dtype, out")
+            raise Error(64, f"{name}: dtype and out are not supported")
         x, axis = as_value(x), more[0] if more else axis
         if axis is None and x.are_pairs and name in ("sum", "mean"):
             warn(f"{name} is of the differences of all pairs of {x.shape[-1]} x 1 and 1 x {x.shape[-1]}")
@@ -461,7 +461,8 @@ def flatten(x, start_dim=0, end_dim=-1):
     x = as_value(x)
     first, last = (_axis(axis, x.ndim) + x.ndim for axis in (start_dim, end_dim))
     if first > last:
-        raise Error(64, f"flatten from axis {start_dim} to axis {end_dim} of {x.ndim}: the first comes first")
+        raise Error(64, f"flatten from axis {start_dim} to axis {end_dim} of {x.ndim}: start_dim must not "
+                        "exceed end_dim")
     sizes = (*x.shape[:first], -1, *x.shape[last + 1:])
     made = reshape(x, sizes)
     made.is_row = len(sizes) == 1
@@ -481,10 +482,10 @@ def concat(values, axis=0):
     """Joins values along an axis."""
     values = [as_value(v) for v in values]
     if not values:
-        raise Error(64, "concat of nothing")
+        raise Error(64, "concat needs at least one value")
     for row in (v for v in values if v.is_row and axis in (0, 1)):
         raise Error(64, f"concat along axis {axis} of one axis, which is a row (1 x {row.shape[1]}) here: "
-                        "axis=-1 joins its elements, axis=-2 puts rows below each other")
+                        "axis=-1 joins the elements, axis=-2 stacks the rows")
     joined = values[0]
     for other in values[1:]:
         joined = apply("concat", [joined, other], axis=_axis(axis, joined.ndim))
@@ -506,7 +507,7 @@ def _indices(ids):
     ids = as_value(ids)
     if ids.ndim > 3:
         raise Error(64, f"ids has 4 axes ({' x '.join(map(str, ids.shape))}), expected 1 to 3: the result has one more",
-                    "reshape(ids, (m, n)) before it, reshape(..., shape) behind it")
+                    "reshape(ids, (m, n)) before the call, reshape(..., shape) after it")
     return ids
 
 

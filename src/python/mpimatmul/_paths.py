@@ -10,7 +10,7 @@ def as_path(path):
     """Returns the path as bytes."""
     path = os.fsencode(path)
     if b"\0" in path:
-        raise Error(64, "a NUL byte cannot be in a file's name")
+        raise Error(64, "a file name cannot contain a NUL byte")
     return path
 
 

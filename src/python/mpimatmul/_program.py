@@ -340,8 +340,8 @@ class Program(Building):
     def load_leaf(self, leaf):
         """Loads a held value."""
         if leaf.is_apart:
-            raise Error(65, f"every node has a value of its own of '{self.word('value')}'",
-                        "an outer step of DiLoCo makes one of them")
+            raise Error(65, f"every node has its own value of '{self.word('value')}'",
+                        "an outer step of DiLoCo combines them")
         number = self.load_held(leaf.held, session().context)
         if recorder is not None:
             recorder.held.append((leaf, number))

@@ -19,10 +19,10 @@ def matched(state, own, owner):
     of the owner."""
     for name in own:
         if name not in state:
-            raise Error(65, f"the state has no '{name}', which the {owner} has", _SAME)
+            raise Error(65, f"the state lacks '{name}' of the {owner}", _SAME)
     for name in state:
         if name not in own:
-            raise Error(65, f"the state has '{name}', which the {owner} has not", _SAME)
+            raise Error(65, f"the state has '{name}', which the {owner} lacks", _SAME)
     values = {name: as_value(state[name]) for name in own}
     for name, value in values.items():
         if value.shape != own[name].shape:
@@ -31,7 +31,7 @@ def matched(state, own, owner):
     return values
 
 
-_SAME = "a state is for the same layers, of the same sizes"
+_SAME = "a state fits only the same layers with the same sizes"
 
 
 def _sizes(value):
@@ -43,9 +43,9 @@ def save_file(tensors, path):
     safetensors package. A one-axis value, such as a bias, has one axis in the file. Collective."""
     path = as_path(path)
     if not path.endswith(b".safetensors"):
-        raise Error(64, f"cannot take '{os.fsdecode(path)}': the file of a state ends in .safetensors")
+        raise Error(64, f"cannot take '{os.fsdecode(path)}': the name of a state's file must end in .safetensors")
     if not tensors:
-        raise Error(64, f"cannot write '{os.fsdecode(path)}': there is no value")
+        raise Error(64, f"cannot write '{os.fsdecode(path)}': available are no values")
     save_all([(path + b":" + os.fsencode(name), as_value(value)) for name, value in tensors.items()], one_axis=True)
 
 
@@ -55,7 +55,7 @@ def _read_tensor_names(inputs, path):
     file, tensors, names, left = os.fsdecode(path), c.c_void_p(), [], []
     check(library.mmul_inputs_open_tensors, inputs, path, c.byref(tensors))
     if not tensors:
-        raise Error(65, f"'{file}' holds one matrix without a name", "load reads it")
+        raise Error(65, f"'{file}' holds a single unnamed matrix", "use load")
     try:
         check(library.mmul_tensors_check, tensors)
         for i in range(library.mmul_tensors_info(tensors).count):

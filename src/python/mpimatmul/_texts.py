@@ -36,7 +36,8 @@ def _read(path, kind):
     try:
         points = numpy.frombuffer(data.decode().encode("utf-32-le"), "<u4")
     except UnicodeDecodeError as error:
-        raise Error(65, f"'{path}' is no UTF-8: byte {error.start}", 'kind="bytes" takes any file') from None
+        raise Error(65, f"'{path}' is not UTF-8: invalid byte at offset {error.start}",
+                    'kind="bytes" takes any file') from None
     letters, ids = numpy.unique(points, return_inverse=True)
     return "".join(map(chr, letters)), ids.astype("i4")
 
@@ -60,7 +61,7 @@ def encode(letters, text):
     known = None if text.letters is None else {letter: i for i, letter in enumerate(text.letters)}
     ids = list(letters.encode()) if known is None else [known.get(letter, -1) for letter in letters]
     if not ids:
-        raise Error(65, "encode: there is no letter")
+        raise Error(65, "encode: the string is empty")
     if -1 in ids:
         raise Error(65, f"'{text.path}' has no '{letters[ids.index(-1)]}'")
     return array([ids])

@@ -115,10 +115,11 @@ class Value(Expression):
     def requires_grad(self, wanted):
         value = as_value(self)
         if value.leaves:
-            raise Error(64, "only a leaf's requires_grad can be set: this value is made of what requires a gradient",
-                        "make it inside of `with mm.no_grad():`")
+            raise Error(64, "requires_grad can only be set for a leaf: this value depends on values that require a "
+                        "gradient",
+                        "compute it inside `with mm.no_grad():`")
         if value.integers:
-            raise Error(64, "whole numbers have no gradient")
+            raise Error(64, "integers have no gradient")
         value.slot = (value.slot or Slot()) if wanted else None
 
     @property
@@ -131,7 +132,7 @@ class Value(Expression):
         if self.slot is not None:
             self.slot.grad = gradient
         elif gradient is not None:
-            raise Error(64, "a value that requires no gradient has none", "set its requires_grad = True")
+            raise Error(64, "a value without requires_grad has no gradient", "set its requires_grad = True")
 
     def __len__(self):
         return self.shape[0]
@@ -139,7 +140,8 @@ class Value(Expression):
     def __iter__(self):
         """Iterates over x[i] along the first axis."""
         if self.is_row:
-            raise Error(64, f"what is gone through has one axis, which is a row (1 x {self.shape[1]}) here",
+            raise Error(64, f"cannot iterate over a one-axis value, which is stored as a row "
+                        f"(1 x {self.shape[1]}) here",
                         "x.tolist()[0] has its numbers, x.reshape(-1, 1) is a column")
         return (self[i] for i in range(len(self)))
 
@@ -150,8 +152,8 @@ class Value(Expression):
         return self  # values are immutable
 
     def __reduce_ex__(self, _):
-        raise TypeError("a value cannot be pickled, its elements are on the ranks: mm.save('x.npy', value) saves it "
-                        "(mm.load has it again), value.numpy() is an array on root")
+        raise TypeError("a value cannot be pickled, because its elements are on the ranks: mm.save('x.npy', value) "
+                        "saves it (mm.load has it again), value.numpy() is an array on root")
 
     def __repr__(self):
         text = f"{type(self).__name__}({' x '.join(map(str, self.shape))}, {self.dtype})"
@@ -168,7 +170,7 @@ class Value(Expression):
     _repr_html_ = _html.shown
 
     def __bool__(self):
-        raise TypeError("the truth of a matrix is not one value: float(v) is the number of a 1 x 1 one")
+        raise TypeError("a matrix has no truth value: float(v) gives the number of a 1 x 1 value")
 
     def numpy(self):
         """Returns the elements as an array on root (rank 0), None on all other ranks. `local`
@@ -461,7 +463,7 @@ class _Kept(_Source):
         check(library.mmul_program_load_kept, program.handle, session().shard_folder, self.name, c.byref(value))
         version = library.mmul_program_kept_version(program.handle, value)
         if self.version not in (None, version):
-            raise Error(65, f"'kept:{os.fsdecode(self.name)}' was kept anew after it was loaded", "load it again")
+            raise Error(65, f"'kept:{os.fsdecode(self.name)}' was replaced after it was loaded", "load it again")
         self.version = version
         return value.value
 
@@ -557,7 +559,7 @@ class program:
     def __enter__(self):
         global _pending
         if _pending is not None:
-            raise Error(64, "a program cannot begin inside of another one")
+            raise Error(64, "programs cannot be nested")
         _pending = []
 
     def __exit__(self, kind, *_):
@@ -595,7 +597,7 @@ def save_all(saves, one_axis=False):
                 file, tensor = split(path)
                 beside, tensors = made.setdefault(file, (output, set()))
                 if tensor in tensors:
-                    raise Error(65, f"cannot save to '{os.fsdecode(path)}': it is saved before")
+                    raise Error(65, f"cannot save to '{os.fsdecode(path)}': it is already saved")
                 tensors.add(tensor)
                 dtype = lib.I32 if value.integers else program.dtype(program.add(value))
                 check_type(path, dtype)

@@ -55,7 +55,7 @@ def worker_statistics():
     if there is None or there.rank != 0:
         return None
     if there.report is None:
-        raise Error(64, "no job has been recorded", "mm.init(record=True), before the job")
+        raise Error(64, "no job was recorded", "call mm.init(record=True) before the job")
     report = json.loads(there.report)
     made = [sum(o["ranks"][rank]["part_bytes"] for o in report["operations"]) for rank in range(there.size)]
     return [{**{name: of[name] for name in _OF_RANK}, "bytes": made[of["rank"]],

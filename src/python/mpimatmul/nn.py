@@ -84,7 +84,7 @@ class Parameter(Value):
     def data(self, data):
         before, data = self._leaf, as_value(data)
         if data.integers:
-            raise Error(64, "whole numbers have no gradient: they cannot be a parameter")
+            raise Error(64, "integers have no gradient: they cannot be a parameter")
         leaf = _alias(data, data if before is None else before)
         leaf.slot = Slot() if before is None else before.slot
         self._leaf = leaf
@@ -296,7 +296,7 @@ class _Norm(Module):
         sizes = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
         if len(sizes) != 1:
             raise Error(64, f"{type(self).__name__} over the last {len(sizes)} axes: expected one",
-                        "x.reshape(..., -1) makes one of them")
+                        "x.reshape(..., -1) merges them")
         self.normalized_shape, self.eps, self.elementwise_affine = sizes, eps, elementwise_affine
         self.weight = _filled_parameter(sizes, "ones") if elementwise_affine else None
 

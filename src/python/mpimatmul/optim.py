@@ -45,7 +45,7 @@ def _check_options(options):
         if not 0 <= beta < 1:
             raise ArgumentError(64, f"betas[{i}] of {beta}: expected 0 to below 1")
     if options.get("nesterov") and options["momentum"] == 0:
-        raise ArgumentError(64, "nesterov is of a momentum above 0")
+        raise ArgumentError(64, "nesterov needs a momentum above 0")
 
 
 class _Optimizer:
@@ -66,13 +66,13 @@ class _Optimizer:
         given = group["params"]
         given = [given] if isinstance(given, Value) else list(given)
         if not given or not all(isinstance(p, Parameter) for p in given):
-            raise Error(64, "an optimizer is of parameters, of one at least",
+            raise Error(64, "an optimizer needs at least one parameter",
                         "model.parameters(), or mm.nn.Parameter(x) of a value")
         for name in set(group) - set(options) - {"params"}:
             raise ArgumentError(64, f"a group has '{name}': expected {', '.join(('params', *options))}")
         known = {id(p) for p in self.params}
         if len({id(p) for p in given} | known) < len(given) + len(known):
-            raise ArgumentError(64, "a parameter is in the groups of an optimizer twice")
+            raise ArgumentError(64, "a parameter occurs twice in the groups of an optimizer")
         made = {**options, **group, "params": given}
         _check_options(made)
         self.param_groups.append(made)
@@ -255,7 +255,7 @@ class DiLoCo:
 
     def __init__(self, inner, turns, lr=0.7, momentum=0.9):
         if not isinstance(inner, _Optimizer):
-            raise Error(64, "DiLoCo is of an optimizer",
+            raise Error(64, "DiLoCo needs an inner optimizer",
                         "mm.optim.DiLoCo(mm.optim.AdamW(model.parameters()), turns=20)")
         if operator.index(turns) < 1:
             raise Error(64, f"DiLoCo of {turns} turns: expected 1 at least")
@@ -339,8 +339,8 @@ class DiLoCo:
         after an outer step. The state of the inner optimizer differs per node and is not included,
         so it restarts."""
         if self.turn % self.turns != 0:
-            raise Error(64, f"turn {self.turn % self.turns} of {self.turns}: every node has parameters of its own",
-                        "behind an outer step all have the same")
+            raise Error(64, f"turn {self.turn % self.turns} of {self.turns}: the nodes have different parameters",
+                        "call it after an outer step, when all nodes agree")
         with no_grad():
             velocity = self._velocity or [p * 0 for p in self.inner.params]
         return {**{f"{i}.momentum_buffer": value for i, value in enumerate(velocity)}, "turn": self.turn}
