@@ -56,7 +56,7 @@ enum mmul_status mmul_shard_set_store(const struct mmul_shard_set *set, const ch
 
 // Joins the kept set `kept` (the part after "kept:" in a name) into an unnamed temporary file in
 // the shards' format. Fails as mmul_join does, and with MMUL_ERR_CREATE if the folder is not
-// trusted. Defined in shards.c.
+// trusted. Defined in split_join.c.
 enum mmul_status mmul_persistent_join_file(const char *kept, int *fd, struct mmul_error *err);
 
 // Finds the set `name` in a trusted folder, for use by ranks. It must be complete, float32 or

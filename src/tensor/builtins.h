@@ -106,7 +106,7 @@ MMUL_BUILTIN(mmul_builtin_nesterov);
 MMUL_BUILTIN(mmul_builtin_clip_grad_norm);
 MMUL_BUILTIN(mmul_builtin_schedule);
 
-// apart.c: local training on each node
+// local_training.c: local training on each node
 MMUL_BUILTIN(mmul_builtin_apart);
 MMUL_BUILTIN(mmul_builtin_average);
 

@@ -5,13 +5,13 @@
 load helper
 
 setup_sources() {
-    mkdir -p copy/scripts && cp "$REPO/scripts/check-circles" copy/scripts/
-    sed -i '/^EXCEPTIONS = {/,/^}/ { /^    /d }' copy/scripts/check-circles  # no exceptions
+    mkdir -p copy/scripts && cp "$REPO/scripts/check-cycles" copy/scripts/
+    sed -i '/^EXCEPTIONS = {/,/^}/ { /^    /d }' copy/scripts/check-cycles  # no exceptions
 }
 
 # Copies the sources of the project with their exceptions.
 copy_sources() {
-    mkdir -p copy/scripts && cp -r "$REPO/src" copy/ && cp "$REPO/scripts/check-circles" copy/scripts/
+    mkdir -p copy/scripts && cp -r "$REPO/src" copy/ && cp "$REPO/scripts/check-cycles" copy/scripts/
 }
 
 # calls FILE.c OTHER...: writes a file in copy/src with a function of its own name that calls the
@@ -35,13 +35,13 @@ name_of() {
 
 # expect_wrong LINE...: check-cycles prints exactly these lines and fails.
 expect_wrong() {
-    run copy/scripts/check-circles
+    run copy/scripts/check-cycles
     expect_status 1
     [ "$output" = "$(printf '%s\n' "$@")" ] || { show; return 1; }
 }
 
 expect_right() {
-    run copy/scripts/check-circles
+    run copy/scripts/check-cycles
     expect_status 0
     [ -z "$output" ]
 }
@@ -71,7 +71,7 @@ ring() {
     calls io/e.c io/bottom.c
     calls io/bottom.c
     expect_wrong "5 files in a circle, at most 4: src/io/a src/io/b src/io/c src/io/d src/io/e"
-    run copy/scripts/check-circles -v
+    run copy/scripts/check-cycles -v
     expect_status 1
     [ "${lines[1]}" = "    src/io/a -> src/io/b: mmul_b" ]
     [ "${#lines[@]}" -eq 6 ]
@@ -122,7 +122,7 @@ ring() {
 @test "a layer's exception equals its largest cycle, and an unneeded exception fails" {
     setup_sources
     ring io/a.c io/b.c io/c.c io/d.c io/e.c
-    sed -i 's|^EXCEPTIONS = {|&\n    "io": 5,|' copy/scripts/check-circles
+    sed -i 's|^EXCEPTIONS = {|&\n    "io": 5,|' copy/scripts/check-cycles
     expect_right
     calls io/e.c io/f.c
     calls io/f.c io/a.c
@@ -134,13 +134,13 @@ ring() {
 @test "an upward call in the project's own sources is found" {
     copy_sources
     echo 'static void *upwards(void) { return (void *)mmul_matrix_open; }' >> copy/src/io/bin_header.c
-    run copy/scripts/check-circles
+    run copy/scripts/check-cycles
     expect_status 1
     [[ ${lines[0]} =~ ^[0-9]+\ files\ in\ a\ circle,\ at\ most\ 4:\ src/io/bin_header\ .*src/io/matrix_open ]]
     copy_sources
     cp "$REPO/src/io/bin_header.c" copy/src/io/
     echo 'static void *upwards(void) { return (void *)mmul_device_open; }' >> copy/src/base/clock.c
-    run copy/scripts/check-circles
+    run copy/scripts/check-cycles
     expect_status 1
     [[ ${lines[-1]} =~ ^folders\ in\ a\ circle:\ src/base\ .*src/device ]]
 }
@@ -149,7 +149,7 @@ ring() {
     setup_sources
     calls io/a.c
     echo 'int f(void) { {' >> copy/src/io/a.c
-    run copy/scripts/check-circles
+    run copy/scripts/check-cycles
     expect_status 1
     [ "$output" = "src/io/a.c: its braces do not match" ]
 }

@@ -233,19 +233,19 @@ END
         devices+=("0:0")
     fi
     for type in float32 float64; do
-        py "$REPO/tests/edges.py" write . "$type"
+        py "$REPO/tests/gradient_edges.py" write . "$type"
         for device in "${devices[@]}"; do
             rm -f z*.npy g*.npy
             "$MPIMATMUL" run gradient_edges.py --quiet --device "$device"
-            run py "$REPO/tests/edges.py" compare . "$type"
+            run py "$REPO/tests/gradient_edges.py" compare . "$type"
             [ "$status$output" = "047 cases" ] || { show; return 1; }
         done
         rm -f z*.npy g*.npy
         "${launch[@]}" -n 3 "$MPIMATMUL" run gradient_edges.py --quiet
-        py "$REPO/tests/edges.py" compare . "$type"
+        py "$REPO/tests/gradient_edges.py" compare . "$type"
     done
     if "$PYTHON" -c 'import torch' 2> /dev/null; then
-        run "$PYTHON" "$REPO/tests/edges.py" torch
+        run "$PYTHON" "$REPO/tests/gradient_edges.py" torch
         [ "$status$output" = "012 cases as torch" ] || { show; return 1; }
     fi
 }

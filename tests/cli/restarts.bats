@@ -8,6 +8,6 @@ load helper
     need_plain "python is not linked against the sanitizer"
     need_numpy
     export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0
-    run "$PYTHON" "$REPO/tests/restarts.py" 12 1
+    run "$PYTHON" "$REPO/tests/kill_and_restart.py" 12 1
     [ "$status" -eq 0 ] && [[ "${lines[-1]}" =~ ^"12 kills, "[0-9]+" series, 0 wrong"$ ]] || { show; return 1; }
 }

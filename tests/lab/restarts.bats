@@ -30,7 +30,7 @@ setup() {
 
 # expect_right OPTION KILLS SEED
 expect_right() {
-    run "$PYTHON" "$REPO/tests/restarts.py" "$@" "${kinds[@]}"
+    run "$PYTHON" "$REPO/tests/kill_and_restart.py" "$@" "${kinds[@]}"
     echo "# ${lines[-1]}" >&3
     # shellcheck disable=SC2154 # status and lines are set by bats
     [[ "$status ${lines[-1]}" == "0 "*" 0 wrong" ]] || { show; return 1; }
