@@ -35,8 +35,8 @@ if [ -z "${OMPI_MCA_pml+set}" ] && ! grep -Eqs '^[[:blank:]]*pml[[:blank:]]*=[[:
     if [ -z "${OMPI_MCA_mtl+set}" ] &&
         [ -z "$(find /sys/class/infiniband /sys/class/cxi /dev/infiniband -mindepth 1 2> /dev/null)" ]; then
         export OMPI_MCA_pml=ob1
-        echo "mpimatmul: no fabric on this machine: Open MPI goes by TCP and shared memory (OMPI_MCA_pml=ob1)" >&2
+        echo "mpimatmul: no fabric on this machine: Open MPI uses TCP and shared memory (OMPI_MCA_pml=ob1)" >&2
     else
-        echo "mpimatmul: a fabric on this machine: Open MPI's own choice stays" >&2
+        echo "mpimatmul: this machine has a fabric: Open MPI keeps its own choice" >&2
     fi
 fi

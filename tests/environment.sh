@@ -74,7 +74,7 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
 
     # Several jobs share the cores, so waiting ranks yield. PATIENT is the argument of `mpirun -x`
     # for that.
-    export OMPI_MCA_mpi_yield_when_idle=1 PATIENT=LD_PRELOAD=$BUILD/tests/patient.so
+    export OMPI_MCA_mpi_yield_when_idle=1 PATIENT=LD_PRELOAD=$BUILD/tests/sleeping_waits.so
     case $MODE in asan | tsan) PATIENT=OMPI_MCA_mpi_yield_when_idle ;; esac
 
     # Ranks of one node copy from each other's memory (CMA), unless a container's seccomp filter

@@ -111,7 +111,7 @@ enum mmul_status mmul_program_place(struct mmul_program *program, int x,
     return mmul_program_place_as(program, x, &requested_placement, name, value, err);
 }
 
-// Finds the teams named by a placement request; 0: none.
+// Finds the groups of ranks named by a placement request; 0: none.
 static enum mmul_status find_teams(struct mmul_program *program,
                                    const struct mmul_placement_request *requested_placement,
                                    int *rank_group, int *backward_group, struct mmul_error *err) {

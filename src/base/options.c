@@ -21,7 +21,7 @@ enum mmul_status mmul_options_copy(const void *given, size_t bytes, const char *
     }
     if (has < sizeof has)
         return mmul_fail(err, MMUL_ERR_USAGE,
-                         "%s has the size %zu bytes, but its first field alone has %zu", name, has,
+                         "%s has a size of %zu bytes, but its first field alone has %zu", name, has,
                          sizeof has);
     memcpy(mine, given, has);
     memcpy(mine, &bytes, sizeof bytes);

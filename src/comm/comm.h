@@ -62,7 +62,7 @@ void mmul_alarm_end(struct mmul_alarm *alarm);
 
 // Local, never waits. Notifies all other leaders. `alarm` NULL: does nothing.
 void mmul_alarm_raise(struct mmul_alarm *alarm);
-// listen: checks for an alarm that has arrived meanwhile. Waiting loops must call it. `alarm` NULL:
+// poll: checks for an alarm that has arrived meanwhile. Waiting loops must call it. `alarm` NULL:
 // returns false.
 bool mmul_alarm_poll(struct mmul_alarm *alarm);
 bool mmul_alarm_is_raised(const struct mmul_alarm *alarm);
@@ -88,7 +88,7 @@ int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm);
 // included. NULL: none. Call it on the thread that calls MPI.
 void mmul_comm_set_wait_callback(void (*attend)(void));
 
-// Local, never wait. say: sends an empty message from this rank to root; at most once. has: on
+// Local, never wait. send: sends an empty message from this rank to root; at most once. has: on
 // root, returns true if the message of a rank has arrived.
 void mmul_comm_send_farewell(const struct mmul_comm *comm);
 bool mmul_comm_has_farewell(const struct mmul_comm *comm, int rank);

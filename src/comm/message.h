@@ -53,7 +53,7 @@ void mmul_peers_count_sent(const struct mmul_peers *peers, int peer, int64_t byt
 struct mmul_trailer mmul_trailer_make(const struct mmul_failure *failure, const void *data,
                                       int64_t bytes);
 // Local. Returns false if the bytes are void or differ from the sender's. The failure is then void,
-// or says "bytes changed on the way between root and node 1", MMUL_ERR_SYSTEM, with a hint.
+// or says "bytes changed in transit between root and node 1", MMUL_ERR_SYSTEM, with a hint.
 bool mmul_trailer_matches(const struct mmul_peers *peers, const struct mmul_trailer *trailer,
                           const void *data, int64_t bytes, int from_node, int to_node);
 

@@ -151,9 +151,9 @@ MMUL_INLINE float mmul_tanhf(float x) {
     p = p * square - 5.37397155531e-2f;
     p = p * square + 1.33314422036e-1f;
     p = p * square - 3.33332819422e-1f;
-    const float ranks_of_nodes = p * square * x + x;
+    const float near = p * square * x + x;
     const float far = 1.0f - 2.0f / (mmul_expf(2.0f * size) + 1.0f);
-    return size < 0.625f ? ranks_of_nodes : copysignf(far, x);
+    return size < 0.625f ? near : copysignf(far, x);
 }
 
 // Half of erfc(|x| / sqrt 2), times 2^32: the tail of the normal distribution. gelu is x times the

@@ -50,9 +50,9 @@ struct mmul_map {
     int64_t matrix, matrices; // first matrix in the stack and number (>= 1)
     struct mmul_map_operand operands[MMUL_OPERANDS];
     int operand_count;
-    struct mmul_operand
-        result;          // position of the first matrix; ld >= cols; must not overlap an operand
-    int64_t result_step; // from one matrix to the next
+    // position of the first matrix; ld >= cols; must not overlap an operand
+    struct mmul_operand result;
+    int64_t result_step;           // from one matrix to the next
     struct mmul_parallel parallel; // threads of the rank, for devices that compute with them
     // Checksum of the written elements in host memory, complete when the call returns: *bits of
     // device/matrix_sums.h over the rows of all matrices as one matrix. NULL: not wanted. Float32

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// An OpenCL device: one context, queues for uploads, products and downloads (opencl_order), CLBlast
-// for products, our kernels for the rest. Only one thread of the process may call CLBlast: its
-// caches are per process. No tiling here: the caller keeps operands and the temporary announced by
-// gemm_temporary_bytes within the device's memory.
+// An OpenCL device: one context, queues for uploads, products and downloads (opencl_queues),
+// CLBlast for products, our kernels for the rest. Only one thread of the process may call CLBlast:
+// its caches are per process. No tiling here: the caller keeps operands and the temporary announced
+// by gemm_temporary_bytes within the device's memory.
 #include "device/opencl_device.h"
 
 #include <clblast_c.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Probes OpenCL. A valid stored list (opencl_listing) replaces the probe. Otherwise one child
+// Probes OpenCL. A valid stored list (opencl_device_list) replaces the probe. Otherwise one child
 // process lists all devices. If it crashes, exits with a failure or hangs, every driver is tried
 // alone in a child of its own, all at the same time. Warnings name the bad drivers, the others are
 // listed again, and the loader of this process is restricted to them. Opens no device; devices are

@@ -62,9 +62,8 @@ bool mmul_device_needs_no_probe(const char *text) {
     return kind != NULL && kind->probe == NULL;
 }
 
-bool mmul_device_may_match(const char *requested_placement, const struct mmul_device_table *table) {
-    const struct mmul_device_table *kind =
-        requested_placement != NULL ? find_innermost(requested_placement) : NULL;
+bool mmul_device_may_match(const char *request, const struct mmul_device_table *table) {
+    const struct mmul_device_table *kind = request != NULL ? find_innermost(request) : NULL;
     return kind == NULL || kind == table;
 }
 

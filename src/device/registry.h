@@ -10,6 +10,6 @@ enum { MMUL_DEVICE_NAME_MAX = 120 };
 // Returns the index-th kind, or NULL at the end of the list.
 const struct mmul_device_table *mmul_device_kind(int index);
 
-// Returns true if a device of this kind may satisfy the request `wish`: a name, "gpu", part of a
+// Returns true if a device of this kind may satisfy the request `request`: a name, "gpu", part of a
 // name, ...; NULL: any device.
-bool mmul_device_may_match(const char *requested_placement, const struct mmul_device_table *table);
+bool mmul_device_may_match(const char *request, const struct mmul_device_table *table);

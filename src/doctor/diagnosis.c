@@ -258,7 +258,7 @@ static json_t *machine_json(const struct mmul_machine *machine) {
 
 static json_t *link_json(const struct mmul_survey *visit, const struct mmul_connection *link) {
     char network[24];
-    bool has_open_type = link->errnum == 0 && link->received;
+    bool is_open = link->errnum == 0 && link->received;
     json_t *value = json_object();
     json_object_set_new(value, "from", mmul_json_from_text(visit->machines[link->from].name));
     json_object_set_new(value, "to", mmul_json_from_text(visit->machines[link->to].name));
@@ -266,9 +266,9 @@ static json_t *link_json(const struct mmul_survey *visit, const struct mmul_conn
     json_object_set_new(value, "network",
                         json_string(mmul_address_network(&link->target, network)));
     json_object_set_new(value, "interface", mmul_json_from_text(link->interface));
-    json_object_set_new(value, "open", link->tested ? json_boolean(has_open_type) : json_null());
+    json_object_set_new(value, "open", link->tested ? json_boolean(is_open) : json_null());
     json_object_set_new(value, "connect_seconds",
-                        has_open_type ? json_real(link->connect_seconds) : json_null());
+                        is_open ? json_real(link->connect_seconds) : json_null());
     json_object_set_new(value, "bytes_per_second",
                         link->bytes_per_second > 0.0 ? json_real(link->bytes_per_second)
                                                      : json_null());

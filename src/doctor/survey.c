@@ -26,8 +26,8 @@ struct visit_state {
     const struct mmul_survey_request *order;
     struct mmul_survey *visit;
     struct mmul_remote_session *conversations; // one per machine; owned
-    struct mmul_remote_session *
-        *active;        // entries of `conversations` that are open, else NULL; owned
+    // entries of `conversations` that are open, else NULL; owned
+    struct mmul_remote_session **active;
     bool *has_answered; // per machine: has answered the last question; owned
 };
 

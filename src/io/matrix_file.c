@@ -104,17 +104,17 @@ static enum mmul_status convert_to_c_order(struct mmul_matrix *matrix, struct mm
     enum mmul_status status = load_fortran(matrix, err);
     if (status != MMUL_OK)
         return status;
-    matrix->transposed_factors =
+    matrix->reordered =
         mmul_allocate_raw(matrices * each, bytes_each, "a .npy file in Fortran order", err);
-    if (matrix->transposed_factors == NULL)
+    if (matrix->reordered == NULL)
         return err->status;
     for (int64_t m = 0; m < matrices && status == MMUL_OK; m++)
-        status = mmul_matrix_read_stored(
-            matrix, mmul_region_whole(shape, m), 0, each,
-            (char *)matrix->transposed_factors + m * each * (int64_t)bytes_each, err);
+        status = mmul_matrix_read_stored(matrix, mmul_region_whole(shape, m), 0, each,
+                                         (char *)matrix->reordered + m * each * (int64_t)bytes_each,
+                                         err);
     mmul_free(matrix->fortran);
     matrix->fortran = NULL;
-    matrix->memory = matrix->transposed_factors;
+    matrix->memory = matrix->reordered;
     matrix->info.fortran_order = matrix->info.big_endian = false;
     return status;
 }
@@ -257,7 +257,7 @@ enum mmul_status mmul_matrix_detach(struct mmul_matrix *matrix, struct mmul_erro
             mmul_free(elements);
             return status;
         }
-        matrix->memory = matrix->transposed_factors = elements;
+        matrix->memory = matrix->reordered = elements;
         matrix->info.big_endian = false;
     }
     release_file(matrix);
@@ -269,7 +269,7 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
         return;
     release_file(matrix);
     mmul_free(matrix->fortran);
-    mmul_free(matrix->transposed_factors);
+    mmul_free(matrix->reordered);
     mmul_free(matrix->name);
     mmul_free(matrix->path);
     mmul_free(matrix->tensor);

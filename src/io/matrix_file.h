@@ -16,7 +16,7 @@ struct mmul_matrix {
     int fd;
     int64_t data_offset;
     const void *memory;           // borrowed: `stored` elements in C order; NULL: a file
-    void *transposed_factors;     // owned: memory that contains `memory`; NULL: not ours
+    void *reordered;              // owned: memory that contains `memory`; NULL: not ours
     void *fortran;                // owned: `stored` elements in Fortran order; NULL: C order
     struct mmul_axis_range range; // range of the first axis, applied after opening
     bool missing_is_nan;          // empty cells of a table as text are NaN

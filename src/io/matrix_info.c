@@ -63,7 +63,7 @@ int64_t mmul_matrix_memory_bytes(const struct mmul_matrix *matrix) {
     struct stat file;
     int64_t elements = 0;
     (void)mmul_shape_count(matrix->info.shape, &elements);
-    int64_t bytes = matrix->transposed_factors != NULL || matrix->fortran != NULL
+    int64_t bytes = matrix->reordered != NULL || matrix->fortran != NULL
                         ? elements * (int64_t)mmul_dtype_bytes(matrix->info.stored)
                         : 0;
     if (matrix->fd >= 0 && fstat(matrix->fd, &file) == 0 && file.st_nlink == 0 &&

@@ -34,9 +34,9 @@ struct mmul_pickle_value {
     int64_t offset;            // first element, of a storage that is part of another
     const unsigned char *text; // content of a text, bytes, dtype; key of a storage; `length` bytes
     int length;
-    bool is_latin1;     // bytes that are written as text
-    bool is_seen;       // object already walked
-    bool has_open_type; // container on the current path of the walk
+    bool is_latin1; // bytes that are written as text
+    bool is_seen;   // object already walked
+    bool is_open;   // container on the current path of the walk
 };
 
 // Special keys of items. PICKLE_INDEX: an item of a list or tuple, found by its index.

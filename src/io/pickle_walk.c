@@ -106,15 +106,14 @@ static enum mmul_status visit_value(struct walk *w, int index, bool is_state, in
     if (value->kind == PICKLE_TENSOR)
         return add_tensor(w, value->whole);
     // A container inside itself adds no more tensors.
-    if (!has_items(value) || value->has_open_type ||
-        (value->kind == PICKLE_OBJECT && value->is_seen))
+    if (!has_items(value) || value->is_open || (value->kind == PICKLE_OBJECT && value->is_seen))
         return MMUL_OK;
-    value->is_seen = value->has_open_type = true;
+    value->is_seen = value->is_open = true;
     int place = 0;
     for (int item = value->count > 0 ? value->first : -1; status == MMUL_OK && item >= 0;
          item = m->items[item].next)
         status = visit_item(w, &m->items[item], is_state, place++, depth);
-    value->has_open_type = false;
+    value->is_open = false;
     if (value->kind == PICKLE_OBJECT && w->pickle->count == tensors)
         m->classes[value->whole].skipped++;
     return status;

@@ -18,8 +18,8 @@ struct rule {
     char *pattern, *backward; // owned; backward NULL: not given
     int line;
     struct mmul_placement_request requested_placement;
-    int *ranks;                                            // owned, borrowed by `wish`
-    bool group_is_requested, is_replicated, has_all_ranks; // given in the entry
+    int *ranks;                                   // owned, borrowed by `requested_placement`
+    bool is_placed, is_replicated, has_all_ranks; // given in the entry
     bool is_used;
 };
 
@@ -86,7 +86,8 @@ __attribute__((format(printf, 2, 3))) static enum mmul_status add_notice(const s
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- one wish
+// ---------------------------------------------------------------------------------------- one
+// request
 
 static const char *const WORDS[] = {"rows", "cols", "replicate", "grid"};
 static const enum mmul_placement_kind KINDS[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
@@ -97,7 +98,7 @@ static enum mmul_status read_kind(const struct reading *r, const yaml_node_t *no
     for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++)
         if (strcmp(node_text(node), WORDS[i]) == 0) {
             rule->requested_placement.kind = KINDS[i];
-            rule->group_is_requested = true;
+            rule->is_placed = true;
             return MMUL_OK;
         }
     return fail_at_node(r, node, "expected rows, cols, replicate or grid", node_text(node));
@@ -137,7 +138,7 @@ static enum mmul_status read_ranks(const struct reading *r, const yaml_node_t *n
     const int count = is_list ? (int)(node->data.sequence.items.top - items) : 1;
     if (rule->ranks != NULL || rule->has_all_ranks)
         return fail_at_node(r, node, "its ranks are given twice", rule->pattern);
-    rule->group_is_requested = true;
+    rule->is_placed = true;
     if (is_null(node)) {
         rule->has_all_ranks = true;
         return MMUL_OK;
@@ -168,7 +169,7 @@ static enum mmul_status read_pairs(const struct reading *r, const yaml_node_t *m
 static enum mmul_status read_replicated(const struct reading *r, const yaml_node_t *value,
                                         struct rule *rule) {
     enum mmul_status status = read_bool(r, value, &rule->is_replicated);
-    rule->group_is_requested |= rule->is_replicated;
+    rule->is_placed |= rule->is_replicated;
     return status;
 }
 
@@ -183,7 +184,7 @@ static enum mmul_status read_shard(const struct reading *r, const yaml_node_t *k
     if (strcmp(node_text(key), "axis") != 0)
         return fail_at_node(r, key, "expected axis, workers or replicated", node_text(key));
     enum mmul_status status = read_number(r, value, 1, &axis);
-    rule->group_is_requested = true;
+    rule->is_placed = true;
     if (status == MMUL_OK)
         rule->requested_placement.kind = axis == 0 ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS;
     return status;
@@ -233,7 +234,7 @@ static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *ke
             return fail_at_node(r, key, "this name occurs twice", rule->pattern);
     status = value->type == YAML_MAPPING_NODE ? read_pairs(r, value, read_key, rule)
                                               : read_kind(r, value, rule);
-    rule->group_is_requested |= rule->backward != NULL;
+    rule->is_placed |= rule->backward != NULL;
     if (rule->is_replicated)
         rule->requested_placement.kind = MMUL_PLACE_REPLICATE;
     if (status == MMUL_OK && rule->requested_placement.kind == MMUL_PLACE_GRID &&
@@ -352,7 +353,7 @@ bool mmul_placements_find(struct mmul_placements *placements, const char *name,
             continue;
         rule->is_used = true;
         *requested_placement = rule->requested_placement;
-        return rule->group_is_requested;
+        return rule->is_placed;
     }
     return false;
 }

@@ -164,9 +164,8 @@ struct mmul_check_type_limits {
     double unit;     // rounding error
     double smallest; // smallest normal number: devices may flush smaller ones to 0
     double largest;
-    double
-        // Limit below which squares are 0 in double, or have lost digits; 0: no such limit.
-        square_underflow_limit;
+    // Limit below which squares are 0 in double, or have lost digits; 0: no such limit.
+    double square_underflow_limit;
 };
 struct mmul_check_type_limits mmul_check_type_limits(const struct mmul_product *product);
 

@@ -20,7 +20,7 @@ static struct mmul_piece remove_piece(struct mmul_pieces *all, struct mmul_piece
     return taken;
 }
 
-// Returns the team of the pieces if all have the same, else the value's.
+// Returns the group of the pieces if all have the same, else the value's.
 static int choose_team(const struct mmul_program *p, const struct mmul_pieces *all, int of) {
     int rank_group = -1;
     for (const struct mmul_piece *piece = all->pieces; piece < all->pieces + all->count; piece++) {

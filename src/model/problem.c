@@ -83,7 +83,7 @@ static enum mmul_status fit_c_in(struct mmul_problem *problem,
     char have[96], want[96];
     mmul_fail(err, MMUL_ERR_DATA, "cannot add '%s' (%s) to a result of %s: shapes differ",
               c_in->name, mmul_shape_format(s, have), mmul_shape_format(c, want));
-    mmul_hint(err, "sizes of 1 are repeated: a bias is 1 x %lld, a column %lld x 1",
+    mmul_hint(err, "sizes of 1 are broadcast: a bias is 1 x %lld, a column %lld x 1",
               (long long)c.cols, (long long)c.rows);
     return err->status;
 }

@@ -13,16 +13,15 @@ struct mmul_value {
     char name[MMUL_VALUE_NAME_BYTES];
     struct mmul_shape shape;
     enum mmul_dtype dtype; // type of its elements: float32, float64
-    bool
-        // made only of values exact in both types: mmul_program_assign_types chooses its type
-        has_open_type;
+    // made only of values exact in both types: mmul_program_assign_types chooses its type
+    bool has_open_type;
     // elements are exact in both types, so they do not determine the type of a result
     bool is_exact_in_both_types;
     bool is_rounded;         // a float64 value that an operation needs as float32
     bool is_integer;         // whole numbers
     bool is_bool;            // 0 and 1 alone: a comparison, a file of bools, or elements of these
     int rank_group;          // ranks that make it (model/rank_groups.h)
-    bool group_is_requested; // its team was requested
+    bool group_is_requested; // its group was requested
     int backward_group;      // Team on which gradients pass through its operation; 0: the same.
     // Value + 1 of the complete program that this later one represents; 0: itself.
     int original_value;
@@ -60,8 +59,8 @@ struct mmul_operation {
     // place; kept: rows, cols, or for held values replicate, partial. MMUL_PLACE_FILE: no choice,
     // for values handed on.
     enum mmul_placement_kind requested_placement;
-    int rank_group; // place, kept: requested team; 0: none
-    // place, kept: the program requested the team, or the held value had a requested one
+    int rank_group; // place, kept: requested group; 0: none
+    // place, kept: the program requested the group, or the held value had a requested one
     bool group_is_requested;
     int kept;                   // kept and keep: index of the set in the program
     struct mmul_matrix *matrix; // load: root's, borrowed
@@ -86,8 +85,8 @@ struct mmul_persistent_value {
     bool has_weights; // false: not known, because a split made it
 };
 
-// Ranks of a value (model/rank_groups.h): team t of a program is entry t - MMUL_GROUP_ALL - 1 of
-// its table; 0: no team yet.
+// Ranks of a value (model/rank_groups.h): group t of a program is entry t - MMUL_GROUP_ALL - 1 of
+// its table; 0: no group yet.
 enum { MMUL_GROUP_RANKS_MOST = 1024, MMUL_GROUP_ALL = 1 };
 struct mmul_rank_group {
     uint64_t ranks[MMUL_GROUP_RANKS_MOST / 64]; // a bit per rank
@@ -102,7 +101,8 @@ struct mmul_program {
     int persistent_count;
     struct mmul_rank_group *rank_groups; // owned, rank_group_count of them
     int rank_group_count;
-    int rank_group; // team of appended operations, regardless of their operands; 0: by the operands
+    // group of appended operations, regardless of their operands; 0: by the operands
+    int rank_group;
     // Called at intervals during planning with the number of operations for which a rule is chosen.
     // NULL: none.
     void (*planning)(void *context, int64_t done, int64_t total);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Completes the teams of a program: values without one get that of their readers, from the last
-// operation to the first. Then a value read on another team than its own is handed on.
+// Completes the groups of ranks of a program: values without one get that of their readers, from
+// the last operation to the first. Then a value read on another group than its own is handed on.
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/rank_groups.h"
 
-// Returns the name of the first value placed on a team, for errors.
+// Returns the name of the first value placed on a group, for errors.
 static const char *name_placed(const struct mmul_program *p, int rank_group) {
     int i = 0;
     while (i < p->operation_count && p->operations[i].rank_group != rank_group)
@@ -13,7 +13,7 @@ static const char *name_placed(const struct mmul_program *p, int rank_group) {
     return i < p->operation_count ? p->values[p->operations[i].result].name : "a value";
 }
 
-// Counts a team's ranks and checks that the job has them.
+// Counts a group's ranks and checks that the job has them.
 static enum mmul_status count_ranks(const struct mmul_program *p, int rank_group, int size,
                                     int *count, struct mmul_error *err) {
     *count = 0;
@@ -29,7 +29,8 @@ static enum mmul_status count_ranks(const struct mmul_program *p, int rank_group
     return MMUL_OK;
 }
 
-// Replaces a team of all ranks by MMUL_GROUP_ALL. A team of one rank has everything in its rows.
+// Replaces a group of all ranks by MMUL_GROUP_ALL. A group of ranks of one rank has everything in
+// its rows.
 static enum mmul_status reduce_teams_by_size(struct mmul_program *p, int size,
                                              struct mmul_error *err) {
     for (int t = 0; t < p->rank_group_count; t++) {
@@ -50,10 +51,11 @@ static enum mmul_status reduce_teams_by_size(struct mmul_program *p, int size,
 }
 
 static bool has_own_team(const struct mmul_operation *o) {
-    return o->result >= 0; // otherwise it runs on its operand's team
+    return o->result >= 0; // otherwise it runs on its operand's group
 }
 
-// Gives a value without a team that of all its readers; if they are in several teams, all ranks.
+// Gives a value without a group that of all its readers; if they are in several groups of ranks,
+// all ranks.
 static void adopt_readers_teams(struct mmul_program *p, int *readers) {
     for (int i = p->operation_count - 1; i >= 0; i--) {
         const struct mmul_operation *o = &p->operations[i];
@@ -71,7 +73,7 @@ static void adopt_readers_teams(struct mmul_program *p, int *readers) {
     }
 }
 
-// Copy of a value on another team.
+// Copy of a value on another group.
 struct twin {
     struct twin *next;
     int rank_group, value;

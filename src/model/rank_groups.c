@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Assigns a team to each value while a program is built, in forward order.
-// model/program_group_moves.c hands values on between teams.
+// Assigns a group to each value while a program is built, in forward order.
+// model/program_group_moves.c hands values on between groups of ranks.
 #include "model/rank_groups.h"
 
 #include <string.h>
@@ -56,7 +56,7 @@ const struct mmul_rank_group *mmul_program_rank_group(const struct mmul_program 
 
 // ---------------------------------------------------------------------------------------- building
 
-// Returns true if the operation runs on x's team rather than y's.
+// Returns true if the operation runs on x's group rather than y's.
 static bool takes_precedence(const struct mmul_value *x, const struct mmul_value *y) {
     const double of_x = mmul_shape_elements(x->shape), of_y = mmul_shape_elements(y->shape);
     if (x->group_is_requested != y->group_is_requested)

@@ -257,7 +257,7 @@ enum mmul_status mmul_view_skipped_steps(struct mmul_evaluator *e, const struct 
     if (add_view(e, at, &view) != MMUL_OK)
         return e->err->status;
     view->kind = MMUL_VIEW_SKIPPED_STEPS;
-    view->excluded_count = all;
+    view->skipped_steps = all;
     view->sums = mmul_arena_allocate(
         e->arena, (size_t)(marks->shape.rows * marks->shape.cols) * sizeof *view->sums, e->err);
     return view->sums != NULL ? fetch_to_root(e, at, view, marks, view->sums) : e->err->status;

@@ -60,8 +60,8 @@ struct mmul_evaluator {
     // Local training (tensor/local_training.h): the node being evaluated, NULL outside. `context`
     // is that of the node's program, else the context of all ranks.
     struct mmul_local_node *apart;
-    struct mmul_skipped_step *excluded_count; // possibly skipped steps of the iterations so far
-    const struct mmul_context *context;       // borrowed
+    struct mmul_skipped_step *skipped_steps; // possibly skipped steps of the iterations so far
+    const struct mmul_context *context;      // borrowed
     // Calls a function of the text (calls.c).
     enum mmul_status (*call)(struct mmul_evaluator *e, const struct mmul_node *at,
                              const struct mmul_object *function,

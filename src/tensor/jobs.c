@@ -189,7 +189,7 @@ static bool is_referenced(const struct mmul_evaluator *e, int64_t held) {
     for (const struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next)
         if (o->is_deferred && has_held(&o->matrix, held))
             return true;
-    for (const struct mmul_skipped_step *l = e->excluded_count; l != NULL; l = l->next)
+    for (const struct mmul_skipped_step *l = e->skipped_steps; l != NULL; l = l->next)
         if (has_held(&l->marks, held))
             return true;
     return false;

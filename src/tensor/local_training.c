@@ -237,7 +237,7 @@ static enum mmul_status join_marks(struct mmul_evaluator *e, const struct mmul_n
 
 // Sends the skipped steps of all nodes to root with the current program.
 static enum mmul_status send_skipped_steps(struct mmul_evaluator *e, const struct mmul_node *call) {
-    const struct mmul_skipped_step *all = e->excluded_count;
+    const struct mmul_skipped_step *all = e->skipped_steps;
     struct mmul_object joined, held = {.kind = MMUL_OBJECT_NONE}, again, marks;
     struct mmul_arena *next = e->next_arena;
     struct node_programs p;
@@ -255,7 +255,7 @@ static enum mmul_status send_skipped_steps(struct mmul_evaluator *e, const struc
     }
     if (status == MMUL_OK)
         status = run_node_programs(e, &p);
-    e->excluded_count = NULL;
+    e->skipped_steps = NULL;
     if (status == MMUL_OK)
         status = mmul_held_values_commit(e, &p.holds, false);
     e->next_arena = next;
@@ -271,7 +271,7 @@ struct local_run {
     const struct mmul_node *call, *function;
     int64_t at;
     struct mmul_object state;
-    struct list excluded_count;
+    struct list skipped_steps;
 };
 
 // Evaluates the function for one node.
@@ -301,7 +301,7 @@ static enum mmul_status run_iteration(struct mmul_evaluator *e, struct local_run
         if (status == MMUL_OK)
             status = hold_on_node(e, &p, t->call, &made, true, node == 0 ? &next : &again);
         if (status == MMUL_OK)
-            status = hold_marks(e, &p, t->call, &t->excluded_count, t->at);
+            status = hold_marks(e, &p, t->call, &t->skipped_steps, t->at);
     }
     if (status == MMUL_OK && run_node_programs(e, &p) != MMUL_OK)
         status = mmul_job_prefix_turn(e, t->at);
@@ -405,8 +405,8 @@ static enum mmul_status run_local_training(struct mmul_evaluator *e, struct loca
         status = MMUL_ALLOCATE(before, count, "windows", e->err);
     if (status == MMUL_OK) {
         memcpy(before, e->script->node_windows, (size_t)count * sizeof *before);
-        t->excluded_count =
-            (struct list){e->loops == 1 ? &e->script->arena : e->arena, &e->excluded_count};
+        t->skipped_steps =
+            (struct list){e->loops == 1 ? &e->script->arena : e->arena, &e->skipped_steps};
         status = run_iterations(e, t, turns);
     }
     if (status == MMUL_OK)

@@ -114,14 +114,12 @@ static enum mmul_status fail_product(struct mmul_evaluator *e, const struct mmul
     if (x[3] != y[2]) {
         mmul_evaluator_fail(e, at, "cannot multiply %s by %s: inner sizes %lld and %lld differ",
                             left, right, (long long)x[3], (long long)y[2]);
-        const struct mmul_node *transposed_factors =
-            x[3] == y[3] ? operands[1].node : operands[0].node;
-        bool is_simple = transposed_factors->kind == MMUL_NODE_NAME ||
-                         transposed_factors->kind == MMUL_NODE_CALL ||
-                         transposed_factors->kind == MMUL_NODE_SUBSCRIPT;
+        const struct mmul_node *transposed = x[3] == y[3] ? operands[1].node : operands[0].node;
+        bool is_simple = transposed->kind == MMUL_NODE_NAME || transposed->kind == MMUL_NODE_CALL ||
+                         transposed->kind == MMUL_NODE_SUBSCRIPT;
         if ((x[3] == y[3] || x[2] == y[2]) && is_simple && e->source->name != NULL)
             mmul_hint(e->err, "%s.T swaps the last two axes",
-                      mmul_source_quote(e->source, transposed_factors->at, quoted));
+                      mmul_source_quote(e->source, transposed->at, quoted));
         return MMUL_ERR_DATA;
     }
     int axis = x[0] != y[0] && x[0] != 1 && y[0] != 1 ? 0 : 1;

@@ -364,9 +364,9 @@ static bool find_left_out(const struct mmul_script *script, const struct mmul_sc
     const double *marks = view->sums;
     char text[128], where[64];
     int64_t all = 0;
-    for (const struct mmul_skipped_step *l = view->excluded_count; l != NULL; l = l->next)
+    for (const struct mmul_skipped_step *l = view->skipped_steps; l != NULL; l = l->next)
         all += l->marks.shape.cols;
-    for (const struct mmul_skipped_step *l = view->excluded_count; l != NULL; l = l->next) {
+    for (const struct mmul_skipped_step *l = view->skipped_steps; l != NULL; l = l->next) {
         for (int node = 0; node < script->node_count; node++) {
             const double *own = marks + node * all;
             snprintf(text, sizeof text, "%s", l->text);

@@ -119,7 +119,7 @@ struct mmul_script_view {
     const char *text;            // source text of the gradient
     double *sums;                // one number per matrix, finite if and only if the matrix is
     // MMUL_VIEW_SKIPPED_STEPS: the records that belong to the marks in `sums`, one row per node.
-    const struct mmul_skipped_step *excluded_count;
+    const struct mmul_skipped_step *skipped_steps;
     struct mmul_span at; // position in the text
     struct mmul_script_view *next;
 };

@@ -156,10 +156,10 @@ save("y.npy", x)'
     "$MPIMATMUL" run e.py seed=7 --device cpu --json < /dev/null > c.json
     program compare a.json b.json
     expect_quiet_success
-    expect_line "what they printed is the same"
+    expect_line "printed values are the same"
     expect_line "the same setting: sizes, types, ranks, machines, devices, kernels"
     program compare a.json c.json
-    expect_line "what they printed is different"
+    expect_line "printed values are different"
 }
 
 @test "two files of different kinds, or a damaged one, are refused" {

@@ -34,7 +34,7 @@ remembered() {
 
 # Drops the line that names a file: its length depends on the user's folder.
 expect_narrow() {
-    [ "$(grep -v '^remembered on' <<< "$output" | wc -L)" -le 120 ] || {
+    [ "$(grep -v '^stored on' <<< "$output" | wc -L)" -le 120 ] || {
         echo "wider than 120 columns"
         show
         return 1
@@ -57,7 +57,7 @@ expect_narrow() {
     expect_narrow
     grep -qE '^rank +host +device +test +GFLOP/s 1024 +2048 +4096 +8192 +up GB/s +down GB/s +name$' <<< "$output"
     grep -qE "^ +0 +[^ ]+ +$slow_card +passed +([0-9.-]+ +){6}" <<< "$output"
-    expect_line "remembered on $(hostname): $XDG_CACHE_HOME/mpimatmul/$(hostname).json"
+    expect_line "stored on $(hostname): $XDG_CACHE_HOME/mpimatmul/$(hostname).json"
     [ "$(remembered '[(e["device"], e["passed"]) for e in t]')" = "[('cpu', True), ('$slow_card', True)]" ]
 }
 
@@ -97,7 +97,7 @@ expect_narrow() {
     # The device hangs in its fourth product. The test waits no longer than the limit of one call.
     program devices --test --device faulty:hang=4:cpu --device-timeout 0.2 --quiet
     expect_failure 79 "1 of 1 device failed"
-    [ "$(remembered '[e["failure"][-24:] for e in t if "hang" in e["device"]]')" = "['hangs: a call took 0.2 s']" ]
+    [ "$(remembered '[e["failure"][-27:] for e in t if "hang" in e["device"]]')" = "['hangs: a call exceeded 0.2 s']" ]
 }
 
 @test "float64 products are tested on a device with doubles, and a device without them says so" {
@@ -130,7 +130,7 @@ expect_narrow() {
 # for each configuration: the library does not query PoCL where only a card is wanted, and caches a
 # driver's answer.
 card() {
-    local driver=$BATS_TEST_TMPDIR/card_${*//[^a-zA-Z]/_}.so preloads=$BUILD/tests/card.so:$BUILD/tests/early_tiles.so
+    local driver=$BATS_TEST_TMPDIR/card_${*//[^a-zA-Z]/_}.so preloads=$BUILD/tests/card.so:$BUILD/tests/small_tiles.so
     cp "$BUILD/tests/card_icd.so" "$driver"
     # The environment variable lowers optimisation: unoptimised kernels compile in a third of the
     # time.
@@ -164,7 +164,7 @@ used_device() {
     expect_status 0
     [ "$(used_device)" = cpu ]
     local alone
-    alone="^mpimatmul: warning: $(hostname): device '0:0 \(.*\)' is left alone, it failed its test"
+    alone="^mpimatmul: warning: $(hostname): device '0:0 \(.*\)' is excluded because it failed its test"
     grep -qE "$alone \(.*\): self-test: .*; \`mpimatmul devices --test --device 0:0\` tests it again$" <<< "$stderr"
     grep -q "failed its test (" r.json
     command=(devices)

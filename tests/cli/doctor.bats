@@ -83,13 +83,13 @@ END
     [ "$widest" = SkylakeX ] || [ "$widest" = Haswell ] || skip "the processor has no AVX2"
     need_plain "knows no library that is loaded twice"
     note="OPENBLAS_CORETYPE=Nehalem is set: what that costs could not be measured"
-    run --separate-stderr env OPENBLAS_CORETYPE=Nehalem LD_PRELOAD="$BUILD/tests/no_copy.so" "$MPIMATMUL" doctor \
-        < /dev/null
+    run --separate-stderr env OPENBLAS_CORETYPE=Nehalem LD_PRELOAD="$BUILD/tests/no_second_load.so" \
+        "$MPIMATMUL" doctor < /dev/null
     expect_quiet_success
     [ "${lines[-2]}" = "note: $(hostname): $note: run doctor again when the machine is idle" ]
     [ "${lines[-1]}" = "READY, except for facts that could not be measured" ]
-    run --separate-stderr env OPENBLAS_CORETYPE=Nehalem LD_PRELOAD="$BUILD/tests/no_copy.so" "$MPIMATMUL" doctor \
-        --json < /dev/null
+    run --separate-stderr env OPENBLAS_CORETYPE=Nehalem LD_PRELOAD="$BUILD/tests/no_second_load.so" \
+        "$MPIMATMUL" doctor --json < /dev/null
     expect_quiet_success
     python "$output" "$(hostname)" "$note" << 'END'
 import json, sys

@@ -215,7 +215,7 @@ output_refused() {
 @test "a file above the process's size limit ends with 71 and the limit" {
     "$MPIMATMUL" gen A.bin --dims 300x300 --seed 1
     run --separate-stderr bash -c 'ulimit -f 100; exec "$MPIMATMUL" convert A.bin C.bin'
-    expect_failure 71 "cannot write 'C.bin': 360020 bytes (351.6 KiB) needed: the limit on the size of files \
+    expect_failure 71 "cannot write 'C.bin': 360020 bytes (351.6 KiB) needed: the limit on file size \
 (ulimit -f) is 100.0 KiB"
     expect_only_files A.bin
 }

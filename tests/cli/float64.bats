@@ -101,7 +101,7 @@ END
         faulty:fail-upload=2:0:0; do
         program mul A.npy B.npy -o C.npy --device "$device"
         expect_status 0
-        [[ $stderr == *"is not used any more"* ]] || { show; false; }
+        [[ $stderr == *"is replaced by"* ]] || { show; false; }
         is_exact C.npy "A @ B"
     done
     program mul A.npy B.npy -o C.npy --device faulty:corrupt=*,everywhere:cpu
@@ -212,7 +212,7 @@ END
     make_whole
     program mul A.npy B.npy -o C.npy --device faulty:no-float64:cpu
     expect_status 0
-    [[ $stderr == "mpimatmul: warning: rank 0: device '"*"' is not used any more, 'reference' takes over: it \
+    [[ $stderr == "mpimatmul: warning: rank 0: device '"*"' is replaced by 'reference': it \
 does not multiply in float64" ]] || { show; false; }
     is_exact C.npy "A @ B"
     program mul A.npy B.npy -o C.npy --device faulty:no-float64:cpu -q --no-fallback
@@ -237,8 +237,8 @@ END
         run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" "${options[@]}" --device cpu : \
             -n 1 "$MPIMATMUL" "${options[@]}" --device faulty:no-float64:cpu
         expect_status 0
-        [[ $stderr == "mpimatmul: warning: rank 1: device 'faulty:no-float64:cpu"*"' is not used any more, 'reference' \
-takes over: it does not multiply in float64" ]] || { show; false; }
+        [[ $stderr == "mpimatmul: warning: rank 1: device 'faulty:no-float64:cpu"*"' is replaced by \
+'reference': it does not multiply in float64" ]] || { show; false; }
         python << 'END'
 import json
 import numpy as np

@@ -87,8 +87,8 @@ END
     refused big.gguf "'big.gguf' is not read: GGUF version 3, big-endian, expected 2 or 3"
     refused blocks.gguf \
         "'blocks.gguf' $no tensor 'a': rows of 33 elements are not whole blocks of 32, the block size of Q8_0"
-    refused superblocks.gguf "'superblocks.gguf' $no tensor 'a': rows of 320 elements are no whole blocks of 256, \
-which Q4_K has"
+    refused superblocks.gguf "'superblocks.gguf' $no tensor 'a': rows of 320 elements are not whole blocks of 256, \
+the block size of Q4_K"
     refused cut.gguf "'cut.gguf' $no tensor 'a' does not lie in it"
     refused beyond.gguf "'beyond.gguf' $no tensor 'a' does not lie in it"
     refused offset.gguf "'offset.gguf' $no tensor 'a' does not lie in it"

@@ -80,7 +80,7 @@ expect_stopped() {
 @test "root ends after the other ranks have removed their parts of kept values" {
     local shards=$PWD/shards command=("$MPIMATMUL" run keep.py --progress none --device faulty:delay=20s:cpu)
     printf '%s\n' 'save("kept:y", load("A.bin") @ load("B.bin"))' > keep.py
-    MPIMATMUL_SHARD_DIR=$shards mpirun -q -n 1 "${command[@]}" : -n 1 env "LD_PRELOAD=$BUILD/tests/late.so" \
+    MPIMATMUL_SHARD_DIR=$shards mpirun -q -n 1 "${command[@]}" : -n 1 env "LD_PRELOAD=$BUILD/tests/slow_disk.so" \
         MMUL_LATE=y_shard_1.bin.part "${command[@]}" > out 2> err < /dev/null 3>&- &
     for ((i = 0; i < 100; i++)); do
         [ ! -e shards/y_shard_0.bin.part ] || [ ! -e shards/y_shard_1.bin.part ] || break

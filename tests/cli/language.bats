@@ -223,7 +223,7 @@ def closest(x, y):
     return sum(abs(y - x))
 for i in loop(3):
     print(hits, loss, mean(y >= p), closest(p, y), closest(p, y * 2))'
-    pairs='all pairs of' of='is of the differences of all pairs of 5 x 1 and 1 x 5'
+    pairs='all pairs of' of='covers the differences of all pairs of 5 x 1 and 1 x 5'
     for count in 1 2; do
         ranks "$count" run e.py --quiet
         expect_status 0

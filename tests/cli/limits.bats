@@ -25,7 +25,7 @@ need_limits() {
     need_limits
     "$MPIMATMUL" gen A.bin --dims 300x300 --kind integer --seed 1
     limited -v 150000 mul A.bin A.bin -o C.bin
-    expect_failure 71 "the program and OpenBLAS's threads need 368.0 MiB of address space, the limit on it \
+    expect_failure 71 "the program and OpenBLAS's threads need 368.0 MiB of address space, but its limit \
 (ulimit -v) is 146.5 MiB" "raise that limit, or set OPENBLAS_NUM_THREADS=1"
     expect_only_files A.bin
     # Enough for the program, not for a product. The other mappings differ between machines.
@@ -33,7 +33,7 @@ need_limits() {
         # shellcheck disable=SC2086 # several words
         limited -v 380000 $command --quiet
         expect_status 71
-        [[ "$stderr" == *"cannot map 1 x 136.0 MiB for OpenBLAS's threads: "*" are in use, the limit on address \
+        [[ "$stderr" == *"cannot map 1 x 136.0 MiB for OpenBLAS's threads: "*" are in use, but the limit on address \
 space (ulimit -v) is 371.1 MiB
   hint: raise that limit, or set OPENBLAS_NUM_THREADS=1" ]] || { show; return 1; }
     done
@@ -103,7 +103,7 @@ space (ulimit -v) is 371.1 MiB
 @test "a result above the file size limit names the limit, not the free space" {
     "$MPIMATMUL" gen A.bin --dims 500x500 --kind integer --seed 1
     limited -f 900 mul A.bin A.bin -o C.bin --device cpu --quiet
-    expect_failure 71 "cannot write 'C.bin': 1000020 bytes (976.6 KiB) needed: the limit on the size of files \
+    expect_failure 71 "cannot write 'C.bin': 1000020 bytes (976.6 KiB) needed: the limit on file size \
 (ulimit -f) is 900.0 KiB"
     expect_only_files A.bin
 }

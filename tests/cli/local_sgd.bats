@@ -64,8 +64,8 @@ END
     run --separate-stderr "$MPIMATMUL" run a.py --check
     [ "$status" -eq 0 ]
     diff <(grep -E '^(apart|loop| +with)' <<< "$output" | sed -E 's/[0-9.]+ s/N s/') - <<'END'
-loop of line 14: 6 turns of N s, 0 B between nodes in each; carried: new (2 matrices), outer (2 matrices)
-loop of line 16: 2 turns of N s, 0 B between nodes in each; carried: outer (2 matrices)
+loop in line 14: 6 turns of N s, 0 B between nodes per turn; carried: new (2 matrices), outer (2 matrices)
+loop in line 16: 2 turns of N s, 0 B between nodes per turn; carried: outer (2 matrices)
 apart in line 11: 3 turns of N s on each node, 0 B between nodes per turn (0 B if together); state: 2 matrices
 apart in line 15: 2 turns of N s on each node, 0 B between nodes per turn (0 B if together); state: 2 matrices
 END

@@ -345,9 +345,9 @@ save("x.npy", x)'
         [ "$(grep -c tanh <<< "$output")" -ge 1 ]
         awk '/^loop/ && $8 > 0 {n++} END {exit n < 1}' <<< "$output"
         diff <(sed -E -n '/^loop/{s/of [0-9.]+ s, [0-9.]+ [KM]?i?B/of N s, N B/;p}' <<< "$output") - << 'END'
-loop of line 3: 999995 turns of N s, N B between nodes in each; carried: x (600 x 400), rate, pair (2 matrices)
-loop of line 6: 1 turn of N s, N B between nodes in each; carried: pair (2 matrices)
-loop of line 10: 2 turns of N s, N B between nodes in each; carried: nothing
+loop in line 3: 999995 turns of N s, N B between nodes per turn; carried: x (600 x 400), rate, pair (2 matrices)
+loop in line 6: 1 turn of N s, N B between nodes per turn; carried: pair (2 matrices)
+loop in line 10: 2 turns of N s, N B between nodes per turn; carried: nothing
 END
     done
     [ ! -e x.npy ]

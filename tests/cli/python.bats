@@ -76,7 +76,7 @@ methods ok
 65 cannot multiply '"$arguments"': inner sizes 48 and 64 differ
 66 cannot open '"'/nowhere.npy'"': No such file or directory
 79 values differ by 1, more than 0.5
-64 no placement '"'here'"': expected rows, cols, grid, replicate
+64 invalid placement '"'here'"': expected rows, cols, grid, replicate
 64 index 1000000 of an axis of 64: expected -64 to 63
 64 cannot take [a value of float32] of a value: expected whole numbers
 64 an index of a one-axis array, which is stored as a row (1 x 48)
@@ -84,7 +84,7 @@ methods ok
 64 ids has 4 axes (1 x 2 x 3 x 4), expected 1 to 3: the result has one more
 64 ids has 4 axes (1 x 2 x 3 x 4), expected 1 to 3: the result has one more
 64 clip: a bound must be a number or None
-64 no gelu of '"'fast'"': expected none, tanh
+64 invalid approximate '"'fast'"': expected none, tanh
 65 an array of complex128 cannot be a value: expected real numbers
 64 cannot write '"'d.bin'"' as float64: .bin has no such type
 64 a NUL byte cannot be in a file'"'"'s name
@@ -503,8 +503,8 @@ for file in ("one.npy", "m.gguf:here"):
         if mm.rank() == 0:
             print(error.status, error, error.hint)
 END
-    told="65 'one.npy' holds a single unnamed matrix load reads it
-65 'm.gguf:here' holds a single unnamed matrix load reads it"
+    told="65 'one.npy' holds a single unnamed matrix use load
+65 'm.gguf:here' holds a single unnamed matrix use load"
     for count in 1 2; do
         rm -f m.gguf none.gguf one.npy
         run --separate-stderr "${launch[@]}" -n $count "$PYTHON" all.py "$REPO/tests/cli"

@@ -69,13 +69,13 @@ everywhere() {
 (set x.requires_grad = True before computing it from x)
 65 cannot differentiate a value of 4 x 2: expected one element (use sum or mean to get one element)
 64 requires_grad can only be set for a leaf: this value depends on values that require a gradient \
-(make it inside of \`with mm.no_grad():\`)
+(compute it inside \`with mm.no_grad():\`)
 64 integers have no gradient
 64 a value without requires_grad has no gradient (set its requires_grad = True)
 65 '1.exp_avg' of the state is 4 x 3, in the optimizer it is 1 x 2 $same
 65 'weight' of the state is 4 x 3, in the module it is 2 x 3 $same
-65 the state has no 'bias', which the module has $same
-65 the state has 'more', which the module has not $same
+65 the state lacks 'bias' of the module $same
+65 the state has 'more', which the module lacks $same
 64 cannot take 'x.npz': the name of a state's file must end in .safetensors
 64 cannot write 'x.safetensors': there are no values
 66 cannot open 'none.safetensors': No such file or directory
@@ -90,7 +90,7 @@ everywhere() {
 64 a batch must consist of arrays, at least one: each node gets its own rows
 64 a batch must consist of arrays, at least one: each node gets its own rows
 65 arrays of a batch have 4 and 6 rows: expected as many in each
-65 0 rows rows are too few for 1 nodes: node 0 gets none
+65 0 rows are too few for 1 nodes: node 0 has none
 64 turn 1 of 2: the nodes have different parameters (call it after an outer step, when all nodes agree)
 65 every node has its own value of 'w' (an outer step of DiLoCo combines them)
 65 every node has its own value of 'w' (an outer step of DiLoCo combines them)

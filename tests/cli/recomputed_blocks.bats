@@ -36,7 +36,7 @@ END
         # The error of the operation before is not found, because its downloaded result is right.
         program run y.py --device "${device/upload=1/upload=2}"
         expect_status 0
-        [[ $stderr == *" takes over: "*" wrong "*" in rows 0-130 of matrix 0"* ]] || { show; return 1; }
+        [[ $stderr == *" is replaced by "*" wrong "*" in rows 0-130 of matrix 0"* ]] || { show; return 1; }
         as_numpy Y.npy
         as_numpy Z.npy
     done
@@ -50,6 +50,6 @@ END
         'save("Y.npy", place(place(x, "grid") @ place(w, "grid"), "grid"))' > y.py
     ranks 4 run y.py --device faulty:hang=1000,spoil-upload=1:cpu
     expect_status 0
-    [[ $stderr == *" takes over: "*" wrong columns in rows 0-130 of matrix 0 of "* ]] || { show; return 1; }
+    [[ $stderr == *" is replaced by "*" wrong columns in rows 0-130 of matrix 0 of "* ]] || { show; return 1; }
     as_numpy Y.npy
 }

@@ -122,7 +122,7 @@ END
     run --separate-stderr mpirun -q -n 1 "$MPIMATMUL" mul A.bin B.bin -o C.bin --device cpu --tail 0.5 \
         : -n 1 "$MPIMATMUL" mul A.bin B.bin -o C.bin --device faulty:delay=50ms:cpu --tail 0.5 < /dev/null
     expect_quiet_success
-    grep -q -E '^ +0 +[^ ]+ +cpu +[0-9]+ \([0-9]+ claimed late\) +[0-9.]+ % ' <<< "$output" || { show; return 1; }
+    grep -q -E '^ +0 +[^ ]+ +cpu +[0-9]+ \([0-9]+ stolen\) +[0-9.]+ % ' <<< "$output" || { show; return 1; }
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --tail 0.5
     expect_quiet_success
     [ "$(head -1 <<< "$output" | xargs)" = \

@@ -166,7 +166,7 @@ save("y.npy", look(load("ids.npy")))'
     mkdir -p a-folder-with-a-long-name/that-is-in-another-one-with-a-long-name/as-it-happens
     mv e.py a-folder*/*/*/
     program run a-folder*/*/*/e.py
-    [[ $stderr == 'mpimatmul: ..'*'/as-it-happens/e.py:3:12: cannot take row 11 of '* ]]
+    [[ $stderr == 'mpimatmul: ..'*'/as-it-happens/e.py:3:12: cannot read row 11 of '* ]]
 }
 
 @test "run: NAME=VALUE replaces literals at the top only" {
@@ -244,8 +244,8 @@ save("y.npy", y)'
     ranks 2 run e.py --check
     expect_status 0
     [[ $output == *'x @ x.T'*'matmul'*'300 x 300'* ]]
-    local most=' of a node at most, the run '
-    [[ $output == *'2 ranks on 1 node: '*$' over the network,\nvalues take '*"$most"*' beside them, predicted '*' s'* ]]
+    local most=' per node, the run itself '
+    [[ $output == *'2 ranks on 1 node: '*$' over the network,\nvalues take '*"$most"*', predicted '*' s'* ]]
     expect_only_files e.py
 }
 

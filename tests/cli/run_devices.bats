@@ -92,8 +92,8 @@ took_over() {
         run --separate-stderr timeout 60 "$MPIMATMUL" run large.py --device "faulty:$rule:0:0" < /dev/null
         expect_status 0
         # The few rows computed again may include the wrong one by chance.
-        [[ "$stderr" == *"'cpu' takes over: rows 0-1203 of matrix 0 of "*" changed after it was computed" ||
-            "$stderr" == *"'cpu' takes over: 1 wrong row in rows 0-1203 of matrix 0 of '"*"'" ]]
+        [[ "$stderr" == *"'cpu': rows 0-1203 of matrix 0 of "*" changed after they were computed" ||
+            "$stderr" == *"'cpu': 1 wrong row in rows 0-1203 of matrix 0 of '"*"'" ]]
         py - << 'EOF'
 import numpy as np
 x = np.maximum(np.load("X.npy").astype(float), 0)
@@ -111,13 +111,13 @@ EOF
         run --separate-stderr timeout 60 "$MPIMATMUL" run program.py --progress none --verify-seed "$seed" \
             --device faulty:hang=100,corrupt=5:cpu --report report.json
         expect_status 0
-        [[ "$stderr" == *"'reference' takes over: $why"* ]] || { echo "seed $seed"; show; return 1; }
+        [[ "$stderr" == *"'reference': $why"* ]] || { echo "seed $seed"; show; return 1; }
         grep -qx "    \"seed\": $seed" report.json
         large_is_right
     done << 'END'
 54 1 wrong row in rows 0-1203 of matrix 0 of 'abs(x @ w)'
 55 1 wrong row in rows 0-1203 of matrix 0 of 'abs(x @ w)'
-56 rows 0-1203 of matrix 0 of 'abs(x @ w)' changed after it was computed
+56 rows 0-1203 of matrix 0 of 'abs(x @ w)' changed after they were computed
 END
     env -u MPIMATMUL_VERIFY_SEED "$MPIMATMUL" run program.py --report first.json < /dev/null
     env -u MPIMATMUL_VERIFY_SEED "$MPIMATMUL" run program.py --report second.json < /dev/null
@@ -290,14 +290,14 @@ large_stayed() {
         rm -f Y.npy Z.npy
         run_program "faulty:$rule:cpu" --device-timeout 1
         expect_status 0
-        [[ "$stderr" == *"'reference' takes over: $why" && "$(grep -c . <<< "$stderr")" -eq 1 ]] ||
+        [[ "$stderr" == *"'reference': $why" && "$(grep -c . <<< "$stderr")" -eq 1 ]] ||
             { echo "$rule"; show; return 1; }
         large_is_right || { echo "$rule"; return 1; }
     done << 'END'
 hang=100,corrupt=1 1 wrong column in rows 0-1203 of matrix 0
 hang=100,garble=3 512 wrong rows in rows 0-1203 of matrix 0 of 'relu(x @ w)'
 hang=100,corrupt=4 1 wrong column in rows 0-1203 of matrix 0 of 'x @ w'
-hang=100,corrupt=5 rows 0-1203 of matrix 0 of 'abs(x @ w)' changed after it was computed
+hang=100,corrupt=5 rows 0-1203 of matrix 0 of 'abs(x @ w)' changed after they were computed
 hang=100,garble=1 1001 wrong columns in rows 0-1203 of matrix 0
 hang=100,garble=9 341 wrong rows in rows 0-1203 of matrix 0 of 'abs(x @ w) * 3'
 hang=100,fail=2 device 'faulty:hang=100,fail=2:cpu' was lost at operation 2 by rule
@@ -366,13 +366,13 @@ write_tiles() {
         rm -f Y.npy Z.npy
         run_program "faulty:$rule:cpu" --device-timeout 4 --device-memory "$MEMORY"
         expect_status 0
-        [[ "$stderr" == *"'reference' takes over: $why" && "$(grep -c . <<< "$stderr")" -eq 1 ]] ||
+        [[ "$stderr" == *"'reference': $why" && "$(grep -c . <<< "$stderr")" -eq 1 ]] ||
             { echo "$rule"; show; return 1; }
         large_is_right || { echo "$rule"; return 1; }
     done << 'END'
 hang=100,corrupt=1 1 wrong column in rows 0-2203 of matrix 0
 hang=100,fail=2 device 'faulty:hang=100,fail=2:cpu' was lost at multiplication 2 by rule
-hang=100,corrupt=5 rows 1308-1962 of matrix 0 of 'relu(x @ w)' changed after it was computed
+hang=100,corrupt=5 rows 1308-1962 of matrix 0 of 'relu(x @ w)' changed after they were computed
 hang=100,fail=7 device 'faulty:hang=100,fail=7:cpu' was lost at operation 7 by rule
 hang=100,garble=10 512 wrong rows in rows 0-654 of matrix 0 of 'relu(x @ w)'
 hang=100,garble=12 601 wrong columns in rows 0-2203 of matrix 0 of 'x @ w'
@@ -408,7 +408,7 @@ END
             --report report.json --device faulty:hang=1000000:cpu : -n 1 "$MPIMATMUL" run program.py --weights equal \
             --device-timeout 1 --report report.json --device "faulty:$rule:cpu"
         expect_status 0
-        [[ "$rule" == hang=1000000 || "$stderr" == *"rank 1: "*" 'reference' takes over: "* ]] || { show; return 1; }
+        [[ "$rule" == hang=1000000 || "$stderr" == *"rank 1: "*" 'reference': "* ]] || { show; return 1; }
         py - << 'END'
 import json
 import numpy as np
@@ -452,7 +452,7 @@ END
         for count in 1 2; do
             ranks "$count" run program.py --device "$device" --device-timeout 1
             expect_status 0
-            [ "$(grep -c "'reference' takes over" <<< "$stderr")" -eq "$count" ] || { show; return 1; }
+            [ "$(grep -c "is replaced by 'reference'" <<< "$stderr")" -eq "$count" ] || { show; return 1; }
             py - << 'END'
 import numpy as np
 x, w = np.load("X.npy").astype(float), np.load("W.npy").astype(float)

@@ -107,7 +107,7 @@ write_steps() {
         for count in 1 2 3; do
             ranks $count run e.py --device "faulty:$rule:cpu" --device-timeout 0.1
             expect_status 69
-            [[ $stderr =~ ^"mpimatmul: "("rank "[12]" on "[^ ]+": ")?"no device is left after \
+            [[ $stderr =~ ^"mpimatmul: "("rank "[12]" on "[^ ]+": ")?"no fallback device after \
 'faulty:$rule:reference': it hangs"$ ]] || { show; return 1; }
             expect_only_files X.npy W.npy e.py
         done
@@ -133,7 +133,7 @@ watched() {
     mv G.npy right.npy
     watched run e.py --device faulty:hang=3:cpu --device-timeout 0.1
     expect_status 0
-    [[ $stderr == *"'reference' takes over: it hangs" && -e exits &&
+    [[ $stderr == *"'reference': it hangs" && -e exits &&
         ${output%%$'\n'wall *} == "$printed" ]] || { show; return 1; }
     cmp G.npy right.npy
     watched run e.py --device faulty:hang=3,everywhere:cpu --device-timeout 0.1

@@ -18,7 +18,7 @@ print("sides", 300, y.shape)'
     program run e.py --transpose-a
     expect_failure 64 "run: --transpose-a belongs to mul: use x.T in a program"
     program add X.bin W.bin --dry-run
-    expect_failure 64 "add: --dry-run is --check here"
+    expect_failure 64 "add: --dry-run is called --check here"
     program map relu X.bin --format=npy
     expect_failure 64 "map: --format is not needed: the file's ending chooses the format"
     program run e.py --wieghts 1
@@ -177,7 +177,7 @@ save("Z.npy", y - 1)' > e.py
     ranks 2 run e.py --memory 30MiB
     expect_status 71
     local needed="mpimatmul: cannot fit the program's values: "
-    [[ $stderr == "$needed"*" MiB, and "*" MiB of work space, on '"*"', of 30.0 MiB the processes leave "* ]]
+    [[ $stderr == "$needed"*" MiB, and "*" MiB of work space, needed on '"*"', where the limit of 30.0 MiB leaves "* ]]
 }
 
 # The memory that a refusal proposes suffices and is not exceeded. Much less is refused. The second

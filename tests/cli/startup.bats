@@ -178,13 +178,13 @@ environment() {
         # shellcheck disable=SC2016 # expanded there
         environment $machine 'echo "$OMPI_MCA_pml $HWLOC_COMPONENTS"'
         [ "$output" = "ob1 -opencl,-gl" ]
-        [ "$stderr" = "mpimatmul: no fabric on this machine: Open MPI goes by TCP and shared memory \
+        [ "$stderr" = "mpimatmul: no fabric on this machine: Open MPI uses TCP and shared memory \
 (OMPI_MCA_pml=ob1)" ]
     done
     # shellcheck disable=SC2016
     environment fabric 'echo "${OMPI_MCA_pml-unset}"'
     [ "$output" = unset ]
-    [ "$stderr" = "mpimatmul: a fabric on this machine: Open MPI's own choice stays" ]
+    [ "$stderr" = "mpimatmul: this machine has a fabric: Open MPI keeps its own choice" ]
     # A container may see the fabric in /dev alone. A user's choice among fabric drivers implies a
     # fabric, too.
     mkdir -p dev/infiniband

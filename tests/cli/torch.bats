@@ -236,10 +236,10 @@ END
     expect_quiet_success
     program convert names.pt names.npz
     expect_status 0
-    [[ $stderr == *"3 of 5 tensors are left out: 'nul' (2 x 3, (no valid name)), 'nnn"*"), 'kkk"*"k.abcdefghi' "* ]]
+    [[ $stderr == *"3 of 5 tensors are skipped: 'nul' (2 x 3, (no valid name)), 'nnn"*"), 'kkk"*"k.abcdefghi' "* ]]
     program convert twice.pt twice.npz
     expect_status 0
-    [[ $stderr == *"2 of 5 tensors are left out: 'a.b' (2 x 3, (name is taken)), '0' (2 x 3, (name is taken))" ]]
+    [[ $stderr == *"2 of 5 tensors are skipped: 'a.b' (2 x 3, (name is taken)), '0' (2 x 3, (name is taken))" ]]
     python << 'END'
 import numpy as np
 found = {f: {k: int(v.flat[0]) for k, v in np.load(f + ".npz").items()} for f in ("records", "loop", "names", "twice")}

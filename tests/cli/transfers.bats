@@ -143,7 +143,7 @@ expect_refused_program() {
         echo "rank $rank: $call"
         before=() && before[rank]="env MMUL_TAMPER=$call"
         job
-        expect_end 71 "rank ${between%% *} on $(uname -n): bytes changed on the way between ${between#* }" || return 1
+        expect_end 71 "rank ${between%% *} on $(uname -n): bytes changed in transit between ${between#* }" || return 1
     done << 'END'
 0 scatterv 1 root and node 1
 0 scatterv:2 2 root and node 2

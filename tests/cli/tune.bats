@@ -38,7 +38,7 @@ tuner() {
 # are small. All of CLBlast's kernels are compiled for each set of parameters: without optimisation
 # that takes a third of the time.
 early() {
-    run --separate-stderr timeout 120 env PATH="${programs:-$PATH}" LD_PRELOAD="$BUILD/tests/early_tiles.so" \
+    run --separate-stderr timeout 120 env PATH="${programs:-$PATH}" LD_PRELOAD="$BUILD/tests/small_tiles.so" \
         POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable "$MPIMATMUL" "$@" --device 0:0 < /dev/null
 }
 
@@ -64,7 +64,7 @@ kept_files() {
     tune -q a.json b.json
     expect_quiet_success
     [[ "${lines[0]}" == "0:0 ($DEVICE): 2 kernels tuned, a product of 64 x 64 x 64: "*" GFLOP/s, "*" before" ]]
-    [[ "${lines[1]}" == "kept in $PWD/cache/mpimatmul/tuned-"*.json ]]
+    [[ "${lines[1]}" == "stored in $PWD/cache/mpimatmul/tuned-"*.json ]]
     [ "$(kept_files)" -eq 1 ]
     # Bad parameters make their use visible.
     "$MPIMATMUL" gen A.bin --dims 311x203 --kind integer --seed 1 2> /dev/null

@@ -84,7 +84,7 @@ devices_of_ranks() {
     show
     grep -q -E "^[^ ]+ +$POCL +cpu .* nobody +PoCL [0-9.]+" <<< "$output"
     grep -q -E "^[^ ]+ +$RUSTICL +cpu +llvmpipe .* nobody +rusticl [0-9.]+" <<< "$output"
-    grep -q -E " $RUSTICL is used by nobody: a CPU: OpenBLAS is faster; used only when named$" <<< "$output"
+    grep -q -E " $RUSTICL is unused: a CPU: OpenBLAS is faster; used only when named$" <<< "$output"
     [ "$(wc -L <<< "$output")" -le 120 ]
 }
 

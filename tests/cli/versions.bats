@@ -151,8 +151,8 @@ END
     code=0
     wait $! || code=$?
     [ $code -eq 0 ] || { cat err; return 1; }
-    grep -x "mpimatmul: warning: 'x.npy' was modified while it was read: the result may mix of its old and \
-partly of its new numbers" err || { cat err; return 1; }
+    grep -x "mpimatmul: warning: 'x.npy' was modified while it was read: the result may mix its old and \
+its new contents" err || { cat err; return 1; }
 }
 
 @test "loaded values in Python are those of the file at the time of the load" {

@@ -265,11 +265,11 @@ static bool multiply_far_rows(struct mmul_device *device, float *memory, int64_t
     const int64_t far = count / 3;
     const bool transpose_a = way == 1, transpose_b = way == 3;
     int64_t ld[3] = {way <= 1 ? far : K, way == 2 || way == 3 ? far : N, way == 4 ? far : N};
-    float ranks_of_nodes[3][9];
+    float near[3][9];
     struct mmul_buffer *buffers[3];
     struct mmul_error err;
     for (int x = 0; x < 3; x++) {
-        float *values = ld[x] == far ? memory : ranks_of_nodes[x];
+        float *values = ld[x] == far ? memory : near[x];
         for (int e = 0; e < 9; e++)
             values[e / 3 * ld[x] + e % 3] = integer_at((uint64_t)x, e);
         must_succeed(mmul_device_buffer_borrow(device, MMUL_F32, values, ld[x] == far ? count : 9,
@@ -298,7 +298,7 @@ static bool multiply_far_rows(struct mmul_device *device, float *memory, int64_t
             sum += 2 * integer_at(0, transpose_a ? p * 3 + i : i * 3 + p) *
                    integer_at(1, transpose_b ? j * 3 + p : p * 3 + j);
         }
-        ok = ok && (way == 4 ? memory : ranks_of_nodes[2])[i * ld[2] + j] == sum;
+        ok = ok && (way == 4 ? memory : near[2])[i * ld[2] + j] == sum;
     }
     for (int x = 0; x < 3; x++)
         mmul_device_buffer_destroy(device, buffers[x]);

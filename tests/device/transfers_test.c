@@ -152,7 +152,7 @@ static bool refuses_buffers(struct mmul_device *device, enum mmul_dtype dtype) {
     struct mmul_buffer *buffer = NULL;
     struct mmul_error err = {0};
     char text[64];
-    snprintf(text, sizeof text, "has no buffers of %s", mmul_dtype_name(dtype));
+    snprintf(text, sizeof text, "does not support %s", mmul_dtype_name(dtype));
     bool ok = was_refused(device, mmul_device_buffer_create(device, dtype, 4, &buffer, &err), &err,
                           MMUL_ERR_UNAVAILABLE, text);
     if (!ok || !mmul_device_can_borrow(device))

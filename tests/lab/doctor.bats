@@ -43,10 +43,10 @@ agent_for_node2() {
 
 # expect_findings LINE...: not READY, with these findings and remedies in this order.
 expect_findings() {
-    local count=$(($# / 2)) things=things
-    [ "$count" -ne 1 ] || things=thing
+    local count=$(($# / 2)) things=problems
+    [ "$count" -ne 1 ] || things=problem
     expect_status 78 || return 1
-    if [ "$stderr" != "mpimatmul: not ready: $count $things to mend" ] || [[ "$output" == *READY* ]]; then
+    if [ "$stderr" != "mpimatmul: not ready: $count $things to fix" ] || [[ "$output" == *READY* ]]; then
         echo "expected $count findings"
         show
         return 1
@@ -157,7 +157,7 @@ libraries: libmpi.so.40" \
     doctor
     ip -n "$LAB_NAME-node1" route del blackhole 10.77.0.2/32
     expect_findings "node1 and node2 do not reach each other: node1 to 10.77.0.2 (node2): discarded by a blackhole \
-route of its own; node2 to 10.77.0.1 (node1): no answer" \
+route on the connecting machine; node2 to 10.77.0.1 (node1): no answer" \
         "$agent node1 sudo ip route del blackhole 10.77.0.2   # '$agent node1 ip route' shows it"
     doctor
     expect_ready
@@ -259,7 +259,7 @@ job() {
     printf 'node.a.lan slots=1\nnode.b.lan\n' > hosts
     [ "$(job)" = "node1 node1 " ]
     doctor
-    expect_findings "'hosts' line 2: mpirun takes 'node.b.lan' for 'node.a.lan' of line 1: it leaves out what follows \
+    expect_findings "'hosts' line 2: mpirun takes 'node.b.lan' for 'node.a.lan' of line 1: it drops everything after \
 the first dot" \
         "export OMPI_MCA_orte_keep_fqdn_hostnames=1"
     node_agent "node1.lan) host=node1;; node2.lan) host=node2;; *) echo $unknown;;"

@@ -99,14 +99,14 @@ END
     run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run a.py --check --weights 1,2
     [ "$status" -eq 0 ]
     diff <(grep -E '^(apart|loop| +with)' <<< "$output" | sed -E 's/[0-9.]+ s/N s/g; s/\(.* if/(B if/') - <<'END'
-loop of line 10: 10 turns of N s, 16.0 KiB between nodes in each; carried: w (1 matrix)
+loop in line 10: 10 turns of N s, 16.0 KiB between nodes per turn; carried: w (1 matrix)
 apart in line 11: 5 turns of N s on each node, 0 B between nodes per turn (B if together); state: 2 matrices
 END
     run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run together.py --check --weights 1,2
     [ "$status" -eq 0 ]
     diff <(grep -E '^(apart|loop| +with)' <<< "$output" |
         sed -E 's/[0-9.]+ s/N s/g; s/[0-9.]+ KiB/N KiB/') - <<'END'
-loop of line 11: 50 turns of N s, N KiB between nodes in each; carried: state (2 matrices)
+loop in line 11: 50 turns of N s, N KiB between nodes per turn; carried: state (2 matrices)
   with apart and the mean of 1 matrix every 20 turns: N s, not N s, and 819 B between nodes in each, not N KiB
 END
     awk '/^loop/ {now = $8} /with apart/ {exit !($12 < now && $15 == now)}' <<< "$output"

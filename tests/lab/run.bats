@@ -99,7 +99,7 @@ END
         run --separate-stderr lab_mpirun node1:1,node2:1 -n 1 -host node1 "${common[@]}" faulty:hang=1000000:cpu \
             : -n 1 -host node2 "${common[@]}" "faulty:$rule:cpu"
         expect_status 0 || { show; return 1; }
-        [[ "$rule" == hang=1000000 || "$stderr" == *"rank 1: device "*" 'reference' takes over: "* ]] ||
+        [[ "$rule" == hang=1000000 || "$stderr" == *"rank 1: device "*" 'reference': "* ]] ||
             { show; return 1; }
         python <<'END'
 import json

@@ -25,8 +25,8 @@ static void *hidden_function(const char *name) {
 }
 
 static int is_card(const char *what) {
-    const char *requested_placement = getenv("MMUL_CARD");
-    return requested_placement != NULL && strcmp(requested_placement, what) == 0;
+    const char *wanted = getenv("MMUL_CARD");
+    return wanted != NULL && strcmp(wanted, what) == 0;
 }
 
 // Copies an answer in the convention of OpenCL's queries.

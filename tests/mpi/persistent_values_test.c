@@ -151,7 +151,7 @@ static void test_released(struct mmul_context *context) {
     save(&third, load(&third, SQUARE));
     right = run_trial(context, &third, "equal"); // this run releases the value
     status = mmul_program_run(context, plan, &values, &err);
-    tap_ok(right && status == MMUL_ERR_USAGE && strstr(err.text, " is held no more") != NULL,
+    tap_ok(right && status == MMUL_ERR_USAGE && strstr(err.text, " is no longer held") != NULL,
            "a plan that reads a released value is refused");
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);

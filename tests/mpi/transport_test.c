@@ -149,7 +149,7 @@ static void test_relay(int origin, enum relay_case which) {
     struct mmul_transport t;
     struct mmul_channel relay;
     struct mmul_failure failure;
-    const char *changed = "bytes changed on the way between ";
+    const char *changed = "bytes changed in transit between ";
     char what[96];
     int place = (world.rank - origin + world.size) % world.size;
     init_transport(&t, all_work, &failure);

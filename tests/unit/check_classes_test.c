@@ -19,8 +19,8 @@ struct place {
 struct class_case {
     struct place a[2], b[2], c_in;
     float beta;
-    struct place
-        c; // an error: row c.row, or column c.col, must be found; `legal`: nothing may be found
+    // an error: row c.row, or column c.col, must be found; `legal`: nothing may be found
+    struct place c;
     bool legal;
 };
 

@@ -36,11 +36,10 @@ static void all_of_a_panel_with_wrong_lines_is_computed_again(void **state) {
         assert_int_equal(rank.worker.products, 5 + 4); // the CPU with another blocking
         assert_int_equal(rank.context.replacements, 1);
         assert_non_null(strstr(mmul_text_get(&rank.context.warnings),
-                               axis == MMUL_ROWS
-                                   ? "'reference' takes over: 4 wrong columns in rows "
-                                     "7-68 of matrix 2\n"
-                                   : "'reference' takes over: 4 wrong rows in rows "
-                                     "7-68 of matrix 2\n"));
+                               axis == MMUL_ROWS ? "'reference': 4 wrong columns in rows "
+                                                   "7-68 of matrix 2\n"
+                                                 : "'reference': 4 wrong rows in rows "
+                                                   "7-68 of matrix 2\n"));
         stop_rank(&rank);
         teardown(&bench);
     }

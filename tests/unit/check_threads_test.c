@@ -187,13 +187,12 @@ static void a_wrong_element_is_found_everywhere(void **state) {
 static void a_changed_operand_is_noticed_everywhere(void **state) {
     (void)state;
     struct shape shape = {21, 1103, 1001};
-    for (int transposed_factors = 0; transposed_factors < 2; transposed_factors++) {
+    for (int is_transposed = 0; is_transposed < 2; is_transposed++) {
         struct made made =
-            make_product(shape, (struct variant){MMUL_F32, false, transposed_factors == 1, false});
+            make_product(shape, (struct variant){MMUL_F32, false, is_transposed == 1, false});
         float *b = made.b;
         for (int64_t p = 0; p < shape.k; p += 7) {
-            int64_t j = p * 11 % shape.n,
-                    at = transposed_factors ? j * shape.k + p : p * shape.n + j;
+            int64_t j = p * 11 % shape.n, at = is_transposed ? j * shape.k + p : p * shape.n + j;
             float before = b[at];
             b[at] = before + 100;
             struct mmul_check *check = begin_check(&made, 4);
@@ -213,15 +212,14 @@ static void a_changed_operand_is_noticed_everywhere(void **state) {
 static void small_columns_missed_by_a_sample_do_not_hide_errors(void **state) {
     (void)state;
     struct shape shape = {40, 300, 2000};
-    for (int transposed_factors = 0; transposed_factors < 2; transposed_factors++) {
+    for (int is_transposed = 0; is_transposed < 2; is_transposed++) {
         struct made made =
-            make_product(shape, (struct variant){MMUL_F32, false, transposed_factors == 1, false});
+            make_product(shape, (struct variant){MMUL_F32, false, is_transposed == 1, false});
         float *b = made.b;
         // The last columns are 0 except for one element, 2^-20 of the others' size.
         for (int64_t p = 0; p < shape.k; p++)
             for (int64_t j = 290; j < shape.n; j++)
-                b[transposed_factors ? j * shape.k + p : p * shape.n + j] =
-                    p == 1999 ? 0x1p-20F : 0;
+                b[is_transposed ? j * shape.k + p : p * shape.n + j] = p == 1999 ? 0x1p-20F : 0;
         for (int64_t i = 0; i < shape.m; i++)
             for (int64_t j = 290; j < shape.n; j++)
                 *element_of(&made, i, j) = made.wide_a[i * shape.k + 1999] * 0x1p-20F;

@@ -30,7 +30,7 @@ static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k) {
     return make_stack(m, n, k, (struct stack){1, 1});
 }
 
-static bool ranks_of_nodes(double x, double y, double share) {
+static bool near(double x, double y, double share) {
     return fabs(x - y) <= share * fabs(y);
 }
 
@@ -121,7 +121,7 @@ static void test_a_pass_costs_the_sum_of_its_parts(void **state) {
             seconds += cases[i].file_ranks * piece / panels / 1e9;
         seconds +=
             cases[i].maps & MMUL_MAPS_C ? 0.35e-9 * block : cases[i].file_ranks * block / 1e9;
-        assert_true(ranks_of_nodes(mmul_pass_seconds(&cost, x), seconds, 1e-6));
+        assert_true(near(mmul_pass_seconds(&cost, x), seconds, 1e-6));
     }
 }
 
@@ -139,8 +139,8 @@ static void test_a_unit_of_a_stack_costs_panels_of_its_matrix_only(void **state)
         double per_matrix = steps > 32 ? steps / 32 : 1, c = 4.0 * 32000 * 512;
         double all =
             steps * 150e-6 + 2.0 * 32000 * 512 * 2000 / 1e12 + (a * per_matrix + b + c) / 4e9;
-        assert_true(ranks_of_nodes(steps * mmul_pass_seconds(&cost, 32000), all, 0.01));
-        assert_true(ranks_of_nodes(steps * mmul_pass_seconds(&cost, 16000), all / 2, 0.01));
+        assert_true(near(steps * mmul_pass_seconds(&cost, 32000), all, 0.01));
+        assert_true(near(steps * mmul_pass_seconds(&cost, 16000), all / 2, 0.01));
     }
 }
 
@@ -189,12 +189,11 @@ static void test_the_chain_goes_by_speed_class_and_neighbours(void **state) {
     mmul_cost_set(cost, NULL, &cut);
     for (int i = 0; i < 6; i++)
         assert_int_equal(cost->nodes[i].chain_place, places[i]);
-    assert_true(ranks_of_nodes(cost->nodes[4].first, panel * 1e-10 + 1e-5, 1e-9));
-    assert_true(ranks_of_nodes(cost->nodes[2].first, packet * 1e-10 + panel * 1e-9 + 2e-5, 1e-9));
-    assert_true(ranks_of_nodes(cost->nodes[3].first,
-                               packet * (1e-10 + 0.25e-9) + panel * 1e-9 + 3e-5, 1e-9));
-    assert_true(ranks_of_nodes(cost->nodes[3].gap, panel * 1e-9, 1e-9)); // not its own hop's gap
-    assert_true(ranks_of_nodes(cost->nodes[1].gap, panel * 1e-8, 1e-9));
+    assert_true(near(cost->nodes[4].first, panel * 1e-10 + 1e-5, 1e-9));
+    assert_true(near(cost->nodes[2].first, packet * 1e-10 + panel * 1e-9 + 2e-5, 1e-9));
+    assert_true(near(cost->nodes[3].first, packet * (1e-10 + 0.25e-9) + panel * 1e-9 + 3e-5, 1e-9));
+    assert_true(near(cost->nodes[3].gap, panel * 1e-9, 1e-9)); // not its own hop's gap
+    assert_true(near(cost->nodes[1].gap, panel * 1e-8, 1e-9));
     assert_true(!cost->nodes[5].takes_panels && cost->nodes[5].takes_pieces);
     const bool in[] = {true, true, false, true, true, true};
     mmul_cost_set(cost, in, &cut);
@@ -223,11 +222,10 @@ static void test_rounds_repeat_panels_that_do_not_stay(void **state) {
         mmul_cost_evaluate(cost, units);
         struct mmul_cost_arrival at =
             mmul_cost_arrival(cost, 1, mmul_cost_links(cost, 2000 * cost->nodes[1].link));
-        assert_true(ranks_of_nodes(at.first, 2000 * unit / 4 / 1e9 + gap + 1e-5, 1e-6));
-        assert_true(ranks_of_nodes(at.last, 2000 * unit / 1e9 + panel_sends * gap + 1e-5, 1e-6));
-        assert_true(
-            ranks_of_nodes(cost->root_out_bytes, panel_sends / 8 * whole + 2000 * unit, 1e-9));
-        assert_true(ranks_of_nodes(cost->root_in_bytes, 2000 * unit, 1e-9));
+        assert_true(near(at.first, 2000 * unit / 4 / 1e9 + gap + 1e-5, 1e-6));
+        assert_true(near(at.last, 2000 * unit / 1e9 + panel_sends * gap + 1e-5, 1e-6));
+        assert_true(near(cost->root_out_bytes, panel_sends / 8 * whole + 2000 * unit, 1e-9));
+        assert_true(near(cost->root_in_bytes, 2000 * unit, 1e-9));
     }
     mmul_cost_destroy(cost);
     mmul_cluster_destroy(cluster);
@@ -247,9 +245,9 @@ static void test_a_stack_arrives_in_order(void **state) {
     assert_true(mmul_balance(cost, 12000, NULL, units) > 0);
     double before = 0;
     for (int rank = 0; rank < 3; rank++) {
-        assert_true(ranks_of_nodes(cost->ranks[rank].from * 12000, before, 1e-3) || rank == 0);
+        assert_true(near(cost->ranks[rank].from * 12000, before, 1e-3) || rank == 0);
         before += units[rank];
-        assert_true(ranks_of_nodes(cost->ranks[rank].to * 12000, before, 1e-3));
+        assert_true(near(cost->ranks[rank].to * 12000, before, 1e-3));
     }
     struct mmul_cost_links none = {0};
     assert_true(mmul_cost_arrival(cost, 1, none).first > cost->nodes[1].first);

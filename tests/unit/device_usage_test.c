@@ -42,7 +42,7 @@ static struct mmul_context make_context(void) {
     static struct mmul_device_usage device_usage;
     struct mmul_context context = {.device_usage = &device_usage};
     struct mmul_sensors *sensors = &device_usage.sensors;
-    device_usage = (struct mmul_device_usage){.has_open_type = true};
+    device_usage = (struct mmul_device_usage){.is_open = true};
     set_counter(1000000);
     sensors->energy_counter_count = 1;
     sensors->energy_counters[0] =

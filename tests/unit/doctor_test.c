@@ -274,7 +274,7 @@ static const struct {
      "ssh node sudo apt-get install --yes openmpi-bin   # or mpirun --prefix FOLDER"},
     {"{\"memory_available_bytes\": 104857600}", 1, 0,
      "100.0 MiB of memory are available, expected at least 256.0 MiB",
-     "ssh node ps -eo rss,pid,user,comm --sort=-rss   # end what is not needed"},
+     "ssh node ps -eo rss,pid,user,comm --sort=-rss   # end programs that are not needed"},
     {"{\"shared_memory_available_bytes\": 67108864}", 1, 0,
      "64.0 MiB of shared memory are free in /dev/shm, expected at least 128.0 MiB",
      "ssh node sudo mount -o remount,size=50% /dev/shm   # a container: docker run --shm-size=8g"},
@@ -452,7 +452,7 @@ static void test_hostfile_lines_refused_by_mpirun_are_findings(void **state) {
          "says \"no\"",
          "sed -i '2s/slots *= *[0-9]*/slots=2/;1d' 'F'"},
         {"a slots=1\n", "1", "mpirun starts no job on 'F': no",
-         "mpirun --hostfile 'F' -n 1 --do-not-launch true   # says all of it"},
+         "mpirun --hostfile 'F' -n 1 --do-not-launch true   # shows the whole message"},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         json_t *found = judge_lines(cases[c].text, cases[c].digits, MMUL_MPIRUN_REFUSES);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Formats of f-strings. Expected texts are CPython's (3.11); cli/texts compares random ones with
+// Formats of f-strings. Expected texts are CPython's (3.11); cli/strings compares random ones with
 // the installed python3.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -63,7 +63,7 @@ static void impossible_sizes_are_refused(void **state) {
         {sizeof(struct second_version),
          "struct first_version is said to have 32 bytes, this library (" MMUL_VERSION ") knows 16",
          "the program was compiled for a newer mpimatmul than it runs with"},
-        {1, "struct first_version has the size 1 bytes, but its first field alone has 8", ""},
+        {1, "struct first_version has a size of 1 bytes, but its first field alone has 8", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct second_version caller = {cases[i].bytes, 1, 2, 3, "four"};

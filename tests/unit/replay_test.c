@@ -16,7 +16,7 @@
 #include "schedules.h"
 #include "simulated_run.h"
 
-static bool ranks_of_nodes(double x, double y) {
+static bool near(double x, double y) {
     return fabs(x - y) <= 1e-9 * fmax(1e-3, fabs(y));
 }
 
@@ -147,18 +147,17 @@ static void test_a_single_panel_runs_in_sequence(void **state) {
     trial_init(&t, make_pair(1e10), make_problem(M, N, K), N);
     replay_several(&t, 1, record_event, &log);
     double tau = computing_seconds(1e10, N, false);
-    assert_true(ranks_of_nodes(log.begin[MMUL_ROUTE_SCATTER][0], 0));
-    assert_true(ranks_of_nodes(log.end[MMUL_ROUTE_SCATTER][0], A + EXCHANGE));
-    assert_true(ranks_of_nodes(log.begin[MMUL_ROUTE_RELAY][0], A + EXCHANGE + LATENCY));
-    assert_true(ranks_of_nodes(log.end[MMUL_ROUTE_RELAY][0], A + B + EXCHANGE + LATENCY));
-    assert_true(ranks_of_nodes(log.begin[MMUL_ROUTE_GATHER][0], A + B + EXCHANGE + LATENCY + tau));
-    assert_true(
-        ranks_of_nodes(t.replay->ranks[1].finish, A + B + C + 2 * EXCHANGE + LATENCY + tau));
-    assert_true(ranks_of_nodes(t.replay->ranks[1].compute_seconds, tau));
-    assert_true(ranks_of_nodes(t.replay->ranks[0].finish, computing_seconds(1e10, N, true)));
-    assert_true(ranks_of_nodes(t.replay->seconds, t.replay->ranks[1].finish));
-    assert_true(ranks_of_nodes(t.replay->root_out_seconds, A + B + EXCHANGE));
-    assert_true(ranks_of_nodes(t.replay->root_in_seconds, C + EXCHANGE));
+    assert_true(near(log.begin[MMUL_ROUTE_SCATTER][0], 0));
+    assert_true(near(log.end[MMUL_ROUTE_SCATTER][0], A + EXCHANGE));
+    assert_true(near(log.begin[MMUL_ROUTE_RELAY][0], A + EXCHANGE + LATENCY));
+    assert_true(near(log.end[MMUL_ROUTE_RELAY][0], A + B + EXCHANGE + LATENCY));
+    assert_true(near(log.begin[MMUL_ROUTE_GATHER][0], A + B + EXCHANGE + LATENCY + tau));
+    assert_true(near(t.replay->ranks[1].finish, A + B + C + 2 * EXCHANGE + LATENCY + tau));
+    assert_true(near(t.replay->ranks[1].compute_seconds, tau));
+    assert_true(near(t.replay->ranks[0].finish, computing_seconds(1e10, N, true)));
+    assert_true(near(t.replay->seconds, t.replay->ranks[1].finish));
+    assert_true(near(t.replay->root_out_seconds, A + B + EXCHANGE));
+    assert_true(near(t.replay->root_in_seconds, C + EXCHANGE));
     trial_fini(&t);
 }
 
@@ -173,7 +172,7 @@ static void test_the_slower_of_link_and_device_is_always_busy(void **state) {
         double tau = computing_seconds(flops[slow], N / 4., false) / 4, gather = C / 4 + EXCHANGE;
         assert_true(slow ? tau > B / 4 && tau > gather : tau < B / 4 && gather < B / 4);
         double end = slow ? A + B / 4 + 4 * tau : A + B + tau;
-        assert_true(ranks_of_nodes(t.replay->ranks[1].finish, end + gather + EXCHANGE + LATENCY));
+        assert_true(near(t.replay->ranks[1].finish, end + gather + EXCHANGE + LATENCY));
         trial_fini(&t);
     }
 }
@@ -189,10 +188,10 @@ static void test_panels_wait_for_slots(void **state) {
     set_cost(&t);
     replay_several(&t, 1, record_event, &log);
     double tau = computing_seconds(1e9, N / 4., false) / 4, first = A + B / 4 + EXCHANGE + LATENCY;
-    assert_true(ranks_of_nodes(log.begin[MMUL_ROUTE_RELAY][1], first));
-    assert_true(ranks_of_nodes(log.begin[MMUL_ROUTE_RELAY][2], first + tau));
-    assert_true(ranks_of_nodes(log.begin[MMUL_ROUTE_RELAY][3], first + 2 * tau));
-    assert_true(ranks_of_nodes(t.replay->ranks[1].finish, first + 4 * tau + C / 4 + EXCHANGE));
+    assert_true(near(log.begin[MMUL_ROUTE_RELAY][1], first));
+    assert_true(near(log.begin[MMUL_ROUTE_RELAY][2], first + tau));
+    assert_true(near(log.begin[MMUL_ROUTE_RELAY][3], first + 2 * tau));
+    assert_true(near(t.replay->ranks[1].finish, first + 4 * tau + C / 4 + EXCHANGE));
     trial_fini(&t);
 }
 
@@ -209,10 +208,10 @@ static void test_a_chain_adds_a_packet_and_a_latency_per_node(void **state) {
     double block = 4.0 * 1000 * 512 / RATE, tau = t.replay->ranks[2].compute_seconds;
     double packet = MMUL_PACKET_BYTES / RATE,
            there = pieces + panel + packet + EXCHANGE + 2 * LATENCY;
-    assert_true(ranks_of_nodes(t.replay->seconds,
-                               there + tau + 2 * block + EXCHANGE)); // both blocks together
-    assert_true(ranks_of_nodes(t.replay->ranks[2].finish, t.replay->seconds));
-    assert_true(ranks_of_nodes(t.replay->ranks[1].finish, t.replay->seconds - packet - LATENCY));
+    assert_true(near(t.replay->seconds,
+                     there + tau + 2 * block + EXCHANGE)); // both blocks together
+    assert_true(near(t.replay->ranks[2].finish, t.replay->seconds));
+    assert_true(near(t.replay->ranks[1].finish, t.replay->seconds - packet - LATENCY));
     trial_fini(&t);
 }
 
@@ -231,9 +230,8 @@ static void test_sending_slows_root_s_computing(void **state) {
     replay_one(&t);
     double lost = 3e-9 * (A + B) * RATE, own = computing_seconds(1e9, N, true);
     assert_true(own > A + B && own + lost < A + B + computing_seconds(1e9, N, false));
-    assert_true(ranks_of_nodes(t.replay->ranks[0].finish, own + lost));
-    assert_true(
-        ranks_of_nodes(t.replay->ranks[1].compute_seconds, computing_seconds(1e9, N, false)));
+    assert_true(near(t.replay->ranks[0].finish, own + lost));
+    assert_true(near(t.replay->ranks[1].compute_seconds, computing_seconds(1e9, N, false)));
     trial_fini(&t);
 }
 
@@ -251,9 +249,9 @@ static void test_a_link_is_slower_in_both_directions_at_once(void **state) {
            second = 2 * (A + B) + EXCHANGE + LATENCY + (1 / duplex - 1) * gather;
     double tau = log.begin[MMUL_ROUTE_GATHER][0] - log.end[MMUL_ROUTE_RELAY][0];
     assert_true(tau > 0 && gather < B - tau - LATENCY);
-    assert_true(ranks_of_nodes(log.end[MMUL_ROUTE_RELAY][0], 2 * A + B + EXCHANGE + LATENCY));
-    assert_true(ranks_of_nodes(log.end[MMUL_ROUTE_RELAY][1], second));
-    assert_true(ranks_of_nodes(t.replay->ranks[1].finish, second + tau + gather));
+    assert_true(near(log.end[MMUL_ROUTE_RELAY][0], 2 * A + B + EXCHANGE + LATENCY));
+    assert_true(near(log.end[MMUL_ROUTE_RELAY][1], second));
+    assert_true(near(t.replay->ranks[1].finish, second + tau + gather));
     trial_fini(&t);
 }
 
@@ -266,10 +264,9 @@ static void test_operands_of_a_second_product_arrive_early(void **state) {
     replay_several(&t, 2, NULL, NULL);
     double tau = computing_seconds(1e9, N, false);
     assert_true(B < A && tau > A + B && tau > C);
-    assert_true(ranks_of_nodes(t.replay->ranks[1].finish,
-                               A + 2 * B + 2 * tau + C + 2 * EXCHANGE + LATENCY));
-    assert_true(ranks_of_nodes(t.replay->ranks[1].compute_seconds, 2 * tau));
-    assert_true(ranks_of_nodes(t.replay->ranks[0].finish, 2 * computing_seconds(1e9, N, true)));
+    assert_true(near(t.replay->ranks[1].finish, A + 2 * B + 2 * tau + C + 2 * EXCHANGE + LATENCY));
+    assert_true(near(t.replay->ranks[1].compute_seconds, 2 * tau));
+    assert_true(near(t.replay->ranks[0].finish, 2 * computing_seconds(1e9, N, true)));
     trial_fini(&t);
 }
 

@@ -19,7 +19,7 @@ static json_t *parse_json(const char *text) {
     return value;
 }
 
-static bool ranks_of_nodes(double x, double y) {
+static bool near(double x, double y) {
     return fabs(x - y) <= 1e-9 * fabs(y);
 }
 
@@ -63,7 +63,7 @@ static void test_a_description_is_read(void **state) {
     assert_string_equal(c->nodes[0].host, "root0");
     assert_string_equal(c->nodes[2].host, "node2");
     assert_true(c->nodes[1].root_link.bytes_per_second == 1.25e9);
-    assert_true(ranks_of_nodes(c->nodes[1].root_link.latency_seconds, 30e-6));
+    assert_true(near(c->nodes[1].root_link.latency_seconds, 30e-6));
     assert_true(c->nodes[1].memory_available_bytes == (int64_t)4 << 30);
     assert_true(c->ranks[0].speed.flops[1] == 2e9 && c->ranks[0].speed_flops == 5e9);
     assert_int_equal(c->ranks[0].threads, 8);
@@ -149,24 +149,24 @@ static void test_formulas_agree_with_sums_by_hand(void **state) {
     assert_int_equal(mmul_grids(&d->problem, d->cluster, grids, &err), MMUL_OK);
     assert_string_equal(grids[0].name, "1-D");
     assert_int_equal(grids[0].in_place.rows, 16);
-    assert_true(ranks_of_nodes(grids[0].in_place.bytes, 6.4e9 * 15 / 16));
-    assert_true(ranks_of_nodes(grids[0].in_place.seconds, 8)); // computing; moving takes 4.8
-    assert_int_equal(grids[0].from_root.rows, 14); // 9.5 s out, 9.1 s computing, 4.8 s back
-    assert_true(ranks_of_nodes(grids[0].from_root.seconds, 19.2e9 / 1.25e9 * 13 / 14));
+    assert_true(near(grids[0].in_place.bytes, 6.4e9 * 15 / 16));
+    assert_true(near(grids[0].in_place.seconds, 8)); // computing; moving takes 4.8
+    assert_int_equal(grids[0].from_root.rows, 14);   // 9.5 s out, 9.1 s computing, 4.8 s back
+    assert_true(near(grids[0].from_root.seconds, 19.2e9 / 1.25e9 * 13 / 14));
     assert_int_equal(grids[1].in_place.rows * grids[1].in_place.cols, 16);
-    assert_true(ranks_of_nodes(grids[1].in_place.seconds, 8));
-    assert_true(ranks_of_nodes(grids[2].in_place.seconds, 8));
+    assert_true(near(grids[1].in_place.seconds, 8));
+    assert_true(near(grids[2].in_place.seconds, 8));
     // Ten times as fast: the links decide, and the best grid is square.
     for (int rank = 0; rank < 16; rank++)
         d->cluster->ranks[rank].speed_flops = 1e13;
     assert_int_equal(mmul_grids(&d->problem, d->cluster, grids, &err), MMUL_OK);
     assert_int_equal(grids[1].in_place.rows, 4);
     assert_int_equal(grids[1].in_place.cols, 4);
-    assert_true(ranks_of_nodes(grids[1].in_place.bytes, 2 * 6.4e9 / 4 * 3 / 4));
-    assert_true(ranks_of_nodes(grids[1].in_place.seconds,
-                               2 * 6.4e9 / 4 * 3 / 4 / 1.25e9 + (40000 / 256. + 8) * 10e-6));
+    assert_true(near(grids[1].in_place.bytes, 2 * 6.4e9 / 4 * 3 / 4));
+    assert_true(near(grids[1].in_place.seconds,
+                     2 * 6.4e9 / 4 * 3 / 4 / 1.25e9 + (40000 / 256. + 8) * 10e-6));
     assert_int_equal(grids[2].in_place.copies, 1);
-    assert_true(ranks_of_nodes(grids[2].in_place.bytes, 12.8e9 / 4));
+    assert_true(near(grids[2].in_place.bytes, 12.8e9 / 4));
     mmul_description_destroy(d);
 }
 
@@ -183,8 +183,8 @@ static void test_copies_pay_off_with_enough_nodes(void **state) {
     const struct mmul_grid *best = &grids[2].in_place;
     double used = (double)best->rows * best->cols * best->copies;
     assert_true(best->copies > 1 && best->rows == best->cols && used <= 4096);
-    assert_true(ranks_of_nodes(best->bytes,
-                               12.8e9 / sqrt(best->copies * used) + 19.2e9 * best->copies / used));
+    assert_true(
+        near(best->bytes, 12.8e9 / sqrt(best->copies * used) + 19.2e9 * best->copies / used));
     assert_true(best->seconds < grids[1].in_place.seconds);
     for (int node = 0; node < 4096; node++)
         d->cluster->nodes[node].memory_available_bytes = 6000000; // one copy is 4.7 MB
@@ -222,8 +222,8 @@ static void test_more_nodes_are_never_slower(void **state) {
         assert_int_equal(s->schedule->size, 4 * nodes);
         assert_true(s->schedule->predicted_seconds <= before * 1.01);
         assert_true(s->schedule->predicted_seconds > s->ideal_seconds);
-        assert_true(ranks_of_nodes(s->ideal_seconds * nodes, 2 * pow(32768, 3) / 10.6e12));
-        assert_true(nodes == 1 || ranks_of_nodes(s->best_alone_seconds, alone));
+        assert_true(near(s->ideal_seconds * nodes, 2 * pow(32768, 3) / 10.6e12));
+        assert_true(nodes == 1 || near(s->best_alone_seconds, alone));
         assert_int_equal(s->best_alone, 0);
         assert_true(s->schedule->predicted_seconds < s->best_alone_seconds);
         assert_true((s->schedule->root_bytes > 0) == (nodes > 1));

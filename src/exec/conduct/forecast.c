@@ -186,7 +186,8 @@ static struct mmul_progress estimate_progress(struct mmul_forecast *outlook, int
                                           : -1};
 }
 
-// --------------------------------------------------------------------------------------- the board
+// --------------------------------------------------------------------------------------- the job
+// status
 
 static double scale_word(int64_t word, double factor) {
     return word != INT64_MIN ? (double)word * factor : NAN;
@@ -231,8 +232,8 @@ static void fill_ranks(struct mmul_forecast *outlook, double now, struct mmul_jo
         job->ranks[i].share = all > 0 ? weights[i] / all : NAN;
 }
 
-// Writes the board. In a loop the share done is that of the loop's iterations, so it is left alone
-// here.
+// Writes the job status. In a loop the share done is that of the loop's iterations, so it is left
+// alone here.
 static void post_board(struct mmul_forecast *outlook, const struct mmul_progress *progress,
                        double now) {
     struct mmul_context *context = outlook->run->rank_resources.context;
@@ -265,7 +266,7 @@ void mmul_forecast_report(struct mmul_forecast *outlook, int stages_over) {
 void mmul_forecast_end(struct mmul_forecast *outlook) {
     struct mmul_context *context = outlook->run->rank_resources.context;
     const double now = mmul_clock_now();
-    if (context->job_status == NULL) // no board was ever written
+    if (context->job_status == NULL) // no job status was ever written
         return;
     if (mmul_job_status_is_due(context, now))
         ensure_work(outlook);

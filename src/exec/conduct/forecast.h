@@ -38,5 +38,5 @@ void mmul_forecast_init(struct mmul_forecast *outlook, struct mmul_run *run,
 // finished on this node.
 void mmul_forecast_report(struct mmul_forecast *outlook, int stages_over);
 
-// Writes the last reports of the ranks to root's board. Root, when the run is over.
+// Writes the last reports of the ranks to root's job status. Root, when the run is over.
 void mmul_forecast_end(struct mmul_forecast *outlook);

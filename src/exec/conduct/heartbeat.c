@@ -142,11 +142,11 @@ static void handle_lending_message(struct mmul_heartbeat *heartbeat,
 
 static void handle_message(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
     enum kind kind = (enum kind)peer->receive.values[KIND];
-    bool steal_scope = kind >= ASK;
-    if (steal_scope)
+    bool is_about_stealing = kind >= ASK;
+    if (is_about_stealing)
         handle_lending_message(heartbeat, peer, kind, peer->receive.values + LENDING);
     memcpy(peer->heard, peer->receive.values,
-           (steal_scope ? LENDING : STANDING) * sizeof *peer->heard);
+           (is_about_stealing ? LENDING : STANDING) * sizeof *peer->heard);
     memcpy(peer->heard + STANDING, peer->receive.values + STANDING,
            MMUL_RANK_STATUS_WORDS * sizeof *peer->heard);
     peer->has_spoken = true;
@@ -358,7 +358,7 @@ static void serve_lending(struct mmul_heartbeat *heartbeat) {
     mmul_steals_poll(rank_resources);
     if (is_root(heartbeat))
         serve_lending_on_root(heartbeat);
-    else if (heartbeat->steal_scope)
+    else if (heartbeat->may_steal)
         serve_lending_elsewhere(heartbeat);
 }
 
@@ -453,7 +453,7 @@ enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mm
         heartbeat->own->rank = comm->rank;
         status = mmul_node_steal_init(&heartbeat->lending, &run->rank_resources, run->stages, err);
     }
-    heartbeat->steal_scope =
+    heartbeat->may_steal =
         run->rank_resources.steal_scope != MMUL_STEAL_NOTHING &&
         (comm->node_rank == 0 || mmul_node_steal_may_request(&run->rank_resources, comm->rank));
     for (int i = 0; status == MMUL_OK && i < peers; i++) {
@@ -461,7 +461,7 @@ enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mm
         peer->rank = comm->rank > 0 ? 0 : i + 1;
         peer->asks =
             comm->rank == 0 && mmul_node_steal_may_request(&run->rank_resources, peer->rank);
-        peer->counts = comm->rank == 0 ? peer->asks : heartbeat->steal_scope;
+        peer->counts = comm->rank == 0 ? peer->asks : heartbeat->may_steal;
     }
     return status;
 }

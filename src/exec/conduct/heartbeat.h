@@ -23,7 +23,7 @@ struct mmul_heartbeat {
     struct mmul_heartbeat_peer *own; // this rank's own message data; owned with the peers
     struct mmul_node_steal lending;  // used on root only
     // non-root: this rank may request lines or be asked for some; a reply is due
-    bool steal_scope, is_asked;
+    bool may_steal, is_asked;
     int64_t question[MMUL_NODE_STEAL_WORDS]; // non-root: the question to be answered
     unsigned turn;                           // root: index of the peer to be polled next
     double interval;                         // seconds between messages

@@ -76,7 +76,7 @@ static enum mmul_steal_scope find_lends(const struct mmul_run *run,
     const struct mmul_schedule *schedule = stage->is.schedule;
     if (schedule == NULL || schedule->claim_share == 0 || stage->comm->node_count == 1)
         return MMUL_STEAL_NOTHING;
-    if (schedule->steal_scope)
+    if (schedule->may_steal)
         return stage->plan->steals_nothing ? MMUL_STEAL_NOTHING : MMUL_STEAL_VALUES;
     return run->stage_count == 1 && stage->is.step->fused_count == 0 ? MMUL_STEAL_MAPPED
                                                                      : MMUL_STEAL_NOTHING;
@@ -374,8 +374,8 @@ static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
 }
 
 // Waits for what each stage and task needs, multiplies, checks, and counts finished work. A failure
-// goes to run->site.failure and cancels the node's other work. May be called again, and then
-// continues with the current stage.
+// goes to run->rank_resources.failure and cancels the node's other work. May be called again, and
+// then continues with the current stage.
 static void compute_stages(struct mmul_run *run) {
     const int rank = run->rank_resources.context->comm->node_rank;
     struct mmul_report_rank *mine = &run->rank_resources.mine;

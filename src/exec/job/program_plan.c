@@ -101,8 +101,8 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
     return MMUL_OK;
 }
 
-// Copies root's program to every rank, sets its types and rewrites it (search, fold, teams). Files
-// stay root's.
+// Copies root's program to every rank, sets its types and rewrites it (search, fold, groups of
+// ranks). Files stay root's.
 static enum mmul_status send_program(const struct mmul_comm *comm,
                                      const struct mmul_program *program, const struct facts *facts,
                                      struct mmul_program **copy, struct mmul_error *err) {

@@ -28,7 +28,7 @@ struct mmul_held {
     int ranks;
     bool is_released;                  // root: by the user
     bool is_apart;                     // each node holds a value of its own
-    struct mmul_rank_group rank_group; // storage for info.team
+    struct mmul_rank_group rank_group; // storage for info.rank_group
 };
 
 int64_t mmul_held_next_number(void) {

@@ -30,8 +30,7 @@ bool mmul_unstarted_steal_back(mmul_unstarted *unstarted, struct mmul_range seen
     return atomic_compare_exchange_strong(unstarted, &word, pack(seen));
 }
 
-// ---------------------------------------------------------------------------------------- number
-// of rows
+// ---------------------------------------------------------------------------------- number of rows
 
 double mmul_pace_common_finish(const struct mmul_pace *paces, int count) {
     double level = 0, left = 0;

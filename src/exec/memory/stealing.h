@@ -25,13 +25,12 @@ void mmul_unstarted_set(mmul_unstarted *unstarted, struct mmul_range left);
 
 struct mmul_range mmul_unstarted_get(const mmul_unstarted *unstarted);
 
-// Begin the first (take) or the last (claim) `count` positions. `seen` is the range read before.
-// False: the range has changed since then; nothing was taken.
+// Begin the first (take_front) or the last (steal_back) `count` positions. `seen` is the range read
+// before. False: the range has changed since then; nothing was taken.
 bool mmul_unstarted_take_front(mmul_unstarted *unstarted, struct mmul_range seen, int64_t count);
 bool mmul_unstarted_steal_back(mmul_unstarted *unstarted, struct mmul_range seen, int64_t count);
 
-// ---------------------------------------------------------------------------------------- number
-// of rows
+// ---------------------------------------------------------------------------------- number of rows
 
 // Progress of a rank, in elements of C. Elements of other steps or ranks cost the same, because k
 // is the same.

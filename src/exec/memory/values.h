@@ -21,8 +21,8 @@ struct mmul_values {
     // Owned: byte offset in the segment by place * node_size + node rank; -1: no memory.
     int64_t *offsets;
     struct mmul_report *report; // owned: of the run that made the values
-    struct mmul_persistent_set
-        *kept; // owned: sets of shards (exec/memory/persistent.h); NULL: none
+    // owned: sets of shards (exec/memory/persistent.h); NULL: none
+    struct mmul_persistent_set *kept;
     // Owned, by place * node_size + node rank: a rank's part of a set of shards or of a held value;
     // NULL: neither.
     char **persistent_parts;

@@ -29,9 +29,9 @@ struct mmul_context {
     int replacements;                     // number of times the device was replaced
     double warm[MMUL_DTYPES];             // by type: largest m n k of products with built kernels
     double warm_up_seconds;               // time that the builds took
-    double created_at, status_written_at; // clock: creation; last write of the board
-    struct mmul_job_status
-        *job_status; // owned, root: job status for other processes; NULL: none yet
+    double created_at, status_written_at; // clock: creation; last write of the job status
+    // owned, root: job status for other processes; NULL: none yet
+    struct mmul_job_status *job_status;
     struct mmul_device_usage *device_usage; // owned; a node context borrows that of the whole
     struct mmul_startup startup;            // startup times of the next run, so far
     struct mmul_stopwatch watch;            // stopwatch of `startup`; stopped during a run
@@ -39,8 +39,8 @@ struct mmul_context {
     bool has_profile_warning;               // the warning of an unusable profile was given
     struct mmul_device_test *tests;         // owned; of all ranks' devices; NULL: not tested
     int test_count;
-    struct mmul_cached_plan
-        *plans;         // owned: plans of programs that have run (exec/job/plan_cache.h)
+    // owned: plans of programs that have run (exec/job/plan_cache.h)
+    struct mmul_cached_plan *plans;
     int64_t plan_count; // number of plans made so far
     // owned, root: shares that follow the ranks' measured pace (exec/job/rebalance.h)
     struct mmul_balance *balance;

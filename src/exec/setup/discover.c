@@ -287,7 +287,7 @@ static void mark_devices(struct mmul_cluster *cluster) {
                 entry->used_by = rank;
         if (entry->used_by < 0 && entry->info.reason[0] == '\0')
             mmul_text_copy(entry->info.reason, sizeof entry->info.reason,
-                           "unused: start one more rank on this node");
+                           "start one more rank on this node");
     }
 }
 

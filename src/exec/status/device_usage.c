@@ -28,9 +28,9 @@ static struct mmul_cpuset own_cores(void) {
 }
 
 static void close_sensors(struct mmul_device_usage *device_usage) {
-    if (device_usage->has_open_type)
+    if (device_usage->is_open)
         mmul_sensors_close(&device_usage->sensors);
-    device_usage->has_open_type = false;
+    device_usage->is_open = false;
 }
 
 static void open_sensors(const struct mmul_context *context, double now, bool quick) {
@@ -42,7 +42,7 @@ static void open_sensors(const struct mmul_context *context, double now, bool qu
     const struct mmul_sensors_request request = {
         .root = "", .pci = info.pci, .cores = &cores, .quick = quick};
     mmul_sensors_open(&device_usage->sensors, &request, now);
-    device_usage->has_open_type = true;
+    device_usage->is_open = true;
     device_usage->is_quick = quick && info.pci[0] != '\0';
     device_usage->replacements = context->replacements;
 }
@@ -67,7 +67,7 @@ void mmul_device_usage_begin_run(struct mmul_context *context, double predicted_
     device_usage->first_at = device_usage->first_at == 0 ? now : device_usage->first_at;
     const bool quick =
         predicted_seconds < LONG_SECONDS && now - device_usage->first_at < LOOK_SECONDS;
-    if (!device_usage->has_open_type || device_usage->replacements != context->replacements ||
+    if (!device_usage->is_open || device_usage->replacements != context->replacements ||
         (device_usage->is_quick && !quick))
         open_sensors(context, now, quick);
     lock_sensors(device_usage);

@@ -13,12 +13,12 @@ struct mmul_context;
 
 struct mmul_device_usage { // zeroed: nothing is known and no sensors are open
     struct mmul_sensors sensors;
-    bool has_open_type, is_quick; // is_quick: the card's vendor library was not queried yet
-    int replacements;             // `replacements` of the context when the sensors were opened
-    double first_at;              // clock: begin of the first run; 0: none has begun
-    atomic_flag reading;          // held by the thread that reads the sensors
-    double read_at;               // clock: last read of the energy
-    double joules_at_begin;       // energy counter at the begin of the run; NAN: not measured
+    bool is_open, is_quick; // is_quick: the card's vendor library was not queried yet
+    int replacements;       // `replacements` of the context when the sensors were opened
+    double first_at;        // clock: begin of the first run; 0: none has begun
+    atomic_flag reading;    // held by the thread that reads the sensors
+    double read_at;         // clock: last read of the energy
+    double joules_at_begin; // energy counter at the begin of the run; NAN: not measured
 
     struct mmul_sensor_readings sensed; // as of `looked_at`
     int64_t resident_bytes;

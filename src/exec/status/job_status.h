@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Job status that root publishes for other processes of this user on its machine (io/job_file.h). A
-// context has one board, from its first job to its end. A failure of the board never fails a job:
-// the status is then not published.
+// context has one job status, from its first job to its end. A failure here never fails
+// a job: the status is then not published.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -14,10 +14,10 @@ struct mmul_job_status;
 bool mmul_job_status_is_due(const struct mmul_context *context, double now);
 
 // Returns the job's state, to be changed by the caller, with all ranks of the cluster. NULL: this
-// rank has no board.
+// rank publishes none.
 struct mmul_job_state *mmul_job_status_get(struct mmul_context *context);
 
-// Writes the board's job to its file, due or not.
+// Writes the job's state to its file, due or not.
 void mmul_job_status_write(struct mmul_context *context, double now);
 
 // Sets the phase of root before a run has progress to report, such as "plan". Writes the file if it

@@ -41,26 +41,26 @@ struct mmul_block_owner mmul_block_owner_self(const struct mmul_stage *stage) {
 
 // --------------------------------------------------------------------------- matrices of a product
 
-// Views one matrix of a stack that is mapped at `data`. `turned`: stored transposed.
+// Views one matrix of a stack that is mapped at `data`. `is_transposed`: stored transposed.
 static struct mmul_view view_mapped(const char *data, struct mmul_shape shape, int64_t matrix,
-                                    enum mmul_dtype dtype, bool transposed_factors) {
+                                    enum mmul_dtype dtype, bool is_transposed) {
     const int64_t at = matrix * shape.rows * shape.cols * (int64_t)mmul_dtype_bytes(dtype);
     return (struct mmul_view){.at = (char *)(uintptr_t)data + at,
                               .dtype = dtype,
                               .ld = shape.cols,
-                              .transposed = transposed_factors,
-                              .region = {matrix, 0, transposed_factors ? shape.cols : shape.rows, 0,
-                                         transposed_factors ? shape.rows : shape.cols}};
+                              .transposed = is_transposed,
+                              .region = {matrix, 0, is_transposed ? shape.cols : shape.rows, 0,
+                                         is_transposed ? shape.rows : shape.cols}};
 }
 
 // Views a region, in the operation's coordinates, that is packed at `data`.
 static struct mmul_view view_packed(const char *data, struct mmul_region region,
-                                    enum mmul_dtype dtype, bool transposed_factors) {
+                                    enum mmul_dtype dtype, bool is_transposed) {
     return (struct mmul_view){.at = (void *)(uintptr_t)data,
                               .dtype = dtype,
-                              .ld = transposed_factors ? region.row_end - region.row_begin
-                                                       : region.col_end - region.col_begin,
-                              .transposed = transposed_factors,
+                              .ld = is_transposed ? region.row_end - region.row_begin
+                                                  : region.col_end - region.col_begin,
+                              .transposed = is_transposed,
                               .region = region};
 }
 
@@ -83,18 +83,18 @@ static struct mmul_view view_split(const struct mmul_stage *stage,
     const struct mmul_problem *p = &schedule->problem;
     const enum mmul_dtype dtype = mmul_problem_split_dtype(p, schedule->axis);
     const bool rows = schedule->axis == MMUL_ROWS,
-               transposed_factors = rows ? p->transpose_a : p->transpose_b;
+               is_transposed = rows ? p->transpose_a : p->transpose_b;
     const int64_t matrix = rows ? mmul_problem_a_matrix(p, t) : mmul_problem_b_matrix(p, t);
     int64_t before;
     if (stage->product->mapped.split != NULL)
         return view_mapped(stage->product->mapped.split, rows ? p->a : p->b, matrix, dtype,
-                           transposed_factors);
+                           is_transposed);
     const struct mmul_range in = find_units(stage, part, t, &before);
     const struct mmul_region region = rows
                                           ? (struct mmul_region){matrix, in.begin, in.end, 0, p->k}
                                           : (struct mmul_region){matrix, 0, p->k, in.begin, in.end};
     return view_packed(part->pieces + before * p->k * (int64_t)mmul_dtype_bytes(dtype), region,
-                       dtype, transposed_factors);
+                       dtype, is_transposed);
 }
 
 // Views the whole operand, which is in a file or arrives in panels.
@@ -105,19 +105,19 @@ static struct mmul_view view_whole(const struct mmul_stage *stage,
     const struct mmul_pass pass = part->pass;
     const enum mmul_dtype dtype = mmul_problem_whole_dtype(p, schedule->axis);
     const bool rows = schedule->axis == MMUL_ROWS,
-               transposed_factors = rows ? p->transpose_b : p->transpose_a;
+               is_transposed = rows ? p->transpose_b : p->transpose_a;
     const int64_t matrix = mmul_problem_whole_matrix(p, schedule->axis, t);
     if (stage->product->mapped.whole != NULL)
         return view_mapped(stage->product->mapped.whole,
                            mmul_problem_whole_shape(p, schedule->axis), matrix, dtype,
-                           transposed_factors);
+                           is_transposed);
     const int64_t before = (matrix - pass.matrix_begin) * (pass.end - pass.begin) * p->k;
     const struct mmul_region region =
         rows ? (struct mmul_region){matrix, 0, p->k, pass.begin, pass.end}
              : (struct mmul_region){matrix, pass.begin, pass.end, 0, p->k};
     const char *slot = stage->memory + mmul_layout_panel(&stage->product->layout, pass.index);
     return view_packed(slot + before * (int64_t)mmul_dtype_bytes(dtype), region, dtype,
-                       transposed_factors);
+                       is_transposed);
 }
 
 static struct mmul_view view_c_in(const struct mmul_stage *stage,

@@ -69,7 +69,7 @@ static double find_cancellation_error(const struct mmul_host_map *host,
 static int64_t count_wrong(const struct mmul_host_map *piece, const void *expected) {
     const struct mmul_map *map = &piece->map;
     const enum mmul_accuracy accuracy = mmul_operation_row(map->kind)->accuracy;
-    const bool is_exact_in_both_types = accuracy == MMUL_EXACT;
+    const bool is_exact = accuracy == MMUL_EXACT;
     const bool has_powers = accuracy == MMUL_ROUNDED_EXP || accuracy == MMUL_CANCELS_IN_ATTENTION;
     const double of_floats = has_powers ? 1e-2 : 1e-3,
                  tolerance = piece->dtype == MMUL_F64 ? of_floats * 1e-8 : of_floats,
@@ -90,7 +90,7 @@ static int64_t count_wrong(const struct mmul_host_map *piece, const void *expect
             const double y = mmul_dtype_get_real(piece->dtype, have, j);
             const double most = tolerance * (fabs(x) + typical) + slack;
             const bool same = x == y || (isnan(x) && isnan(y));
-            const bool is_near = !is_exact_in_both_types && fabs(x - y) <= most;
+            const bool is_near = !is_exact && fabs(x - y) <= most;
             is_wrong |= !same && !is_near;
         }
         wrong += is_wrong;
@@ -222,7 +222,7 @@ static enum mmul_status replace_device(struct mmul_stage *stage, int64_t wrong, 
         snprintf(why, sizeof why, "%lld wrong row%s in %s", (long long)wrong, wrong == 1 ? "" : "s",
                  place);
     else
-        snprintf(why, sizeof why, "%s changed after it was computed", place);
+        snprintf(why, sizeof why, "%s changed after they were computed", place);
     const enum mmul_status status =
         mmul_worker_replace_wrong_device(&stage->rank_resources->worker, why, place, err);
     return status == MMUL_OK ? mmul_worker_check_lost_results(&stage->rank_resources->worker, err)

@@ -33,8 +33,8 @@ struct mmul_product_root_files {
     int spread;                               // value that is the whole operand; -1: `whole` is
     int64_t bytes_read;                       // as stored
     int64_t done_bytes, result_bytes; // bytes of C as float32: finished so far, and in total
-    const struct mmul_stolen_block_lines
-        *lent; // borrowed; streams of the result do not write these lines
+    // borrowed; streams of the result do not write these lines
+    const struct mmul_stolen_block_lines *lent;
     int lent_count;
 };
 

@@ -36,8 +36,8 @@ struct mmul_rank_resources {
     struct mmul_values *values;             // borrowed
     enum mmul_steal_scope steal_scope;      // work that other nodes may steal in any of its stages
     struct mmul_steals *loans; // owned: exec/tasks/steals.h; NULL: no stealing between nodes
-    const struct mmul_stage
-        *last_stolen_stage; // borrowed, compute thread: last stage so far with stealing
+    // borrowed, compute thread: last stage so far with stealing
+    const struct mmul_stage *last_stolen_stage;
     int *producing_stages; // owned, by place: one past the last stage so far that makes it; 0: none
     // Working memory of the current stages.
     struct mmul_works *works; // owned: exec/tasks/work.h

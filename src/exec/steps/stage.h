@@ -48,9 +48,8 @@ struct mmul_stage_request {
     int panels_stage; // move stage that delivers these panels; -1: none
     int due;          // first stage that waits for this one: for its end, or the arrival of a move
     bool is_early;    // move: other stages compute meanwhile (plan/program/program_early_moves.c)
-    bool
-        // begins after all ranks of the node have done their part of all earlier stages
-        waits_for_all;
+    // begins after all ranks of the node have done their part of all earlier stages
+    bool waits_for_all;
 };
 
 // Tests or awaits a counter of a node rank or of the traffic (exec/memory/progress.h). Returns true
@@ -104,13 +103,13 @@ struct mmul_stage_kind {
 struct mmul_stage {
     struct mmul_rank_resources *rank_resources; // borrowed
     const struct mmul_stage *panels_from;       // borrowed: stage is.panels_stage; NULL: none
-    const struct mmul_comm *comm;               // borrowed: the site's
+    const struct mmul_comm *comm;               // borrowed: of rank_resources
     const struct mmul_program_plan *plan;       // borrowed: that of its values
     const struct mmul_operation *operation;     // borrowed: that of its step; NULL: a move
     int index;
-    struct mmul_stage_request is;         // request it was made from; borrowed pointers
-    struct mmul_product_stage *product;   // owned; NULL: no schedule
-    struct mmul_works *works;             // tasks: owned, or the site's for now; NULL: none yet
+    struct mmul_stage_request is;       // request it was made from; borrowed pointers
+    struct mmul_product_stage *product; // owned; NULL: no schedule
+    struct mmul_works *works; // tasks: owned, or those of rank_resources for now; NULL: none yet
     struct mmul_fused_topk *search;       // owned: state of its tiles; NULL: not a search
     int64_t bytes;                        // size of `memory`
     char *memory;                         // part of the segment that stages use in turn

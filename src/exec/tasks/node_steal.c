@@ -148,11 +148,11 @@ static bool is_lent_list_full(const struct mmul_stage *stage) {
 // Returns the node that would end last among those that may be asked now, or -1. *any: a node may
 // be asked now or later.
 static int choose_victim(const struct mmul_node_steal *lending, int own_node, bool *any) {
-    const bool steal_scope = !is_lent_list_full(&lending->stages[lending->stage]);
+    const bool has_room = !is_lent_list_full(&lending->stages[lending->stage]);
     const double now = mmul_clock_now();
     int last = -1;
     *any = false;
-    for (int node = 0; steal_scope && node < lending->rank_resources->context->comm->node_count;
+    for (int node = 0; has_room && node < lending->rank_resources->context->comm->node_count;
          node++) {
         const struct mmul_victim_node *lender = &lending->lenders[node];
         if (node == own_node || lender->leader < 0)

@@ -51,8 +51,8 @@ struct mmul_node_steal {
 // Returns the leader of a rank's node.
 int mmul_node_leader_of_rank(const struct mmul_rank_resources *rank_resources, int rank);
 
-// may_ask: returns true if a rank with this number may borrow at all in this run.
-// has_borrowers: returns true if the ranks of this node may borrow in a stage with mapped files.
+// may_request: returns true if a rank with this number may borrow at all in this run.
+// is_possible: returns true if the ranks of this node may borrow in a stage with mapped files.
 // Local, the same result on all ranks.
 bool mmul_node_steal_may_request(const struct mmul_rank_resources *rank_resources, int rank);
 bool mmul_node_steal_is_possible(const struct mmul_stage *stage);
@@ -60,8 +60,8 @@ bool mmul_node_steal_is_possible(const struct mmul_stage *stage);
 // Writes the request of this rank's compute thread into words. Returns false if there is no new
 // request.
 bool mmul_node_steal_take_request(struct mmul_rank_resources *rank_resources, int64_t *words);
-// hear: passes root's reply to the compute thread. give_up: refuses an open request, because no
-// reply will come.
+// process_reply: passes root's reply to the compute thread. cancel_request: refuses an open
+// request, because no reply will come.
 void mmul_node_steal_process_reply(struct mmul_rank_resources *rank_resources,
                                    const int64_t *words);
 void mmul_node_steal_cancel_request(struct mmul_rank_resources *rank_resources);

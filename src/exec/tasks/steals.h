@@ -84,8 +84,8 @@ void mmul_steals_end_lines(struct mmul_stage *stage);
 void mmul_steals_process_reply(struct mmul_rank_resources *rank_resources,
                                const struct mmul_stolen_lines *lines);
 
-// Products of values. can_move: returns true if the rows of this node are contiguous. may_give:
-// returns true if this node has a free loan entry.
+// Products of values. can_move_rows: returns true if the rows of this node are contiguous.
+// may_give: returns true if this node has a free loan entry.
 bool mmul_steals_can_move_rows(const struct mmul_stage *stage);
 bool mmul_steals_has_free_entry(const struct mmul_stage *stage);
 // Starts a loan: rank `peer` of another node computes lines that belong to a rank of this node.

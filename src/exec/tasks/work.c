@@ -231,7 +231,7 @@ static bool is_ready(const struct mmul_stage *stage, struct mmul_pass pass) {
 // ---------------------------------------------------------------------------------------- paces
 
 // Returns the elements in positions of a rank's block that no rank has begun.
-static double unbegun_elements(const struct mmul_stage *stage, int rank, struct mmul_range left) {
+static double unstarted_elements(const struct mmul_stage *stage, int rank, struct mmul_range left) {
     const struct mmul_tasks *tasks = &stage->works->tasks[rank];
     int64_t there = atomic_load(&progress_of(stage, rank)->terms_added);
     double whole = mmul_tasks_elements(tasks, left.begin, left.end);
@@ -251,7 +251,7 @@ static bool estimate_paces(const struct mmul_stage *stage, struct mmul_pace *pac
         double begun = (double)atomic_load(&progress->begun) * 1e-9;
         double elements = (double)atomic_load(&progress->elements),
                rate = (double)atomic_load(&progress->rate);
-        *pace = (struct mmul_pace){.left = unbegun_elements(stage, i, left),
+        *pace = (struct mmul_pace){.left = unstarted_elements(stage, i, left),
                                    .rate = rate > 0 ? rate : mine};
         if (!(begun > 0))
             continue;
@@ -446,7 +446,7 @@ static bool steal_lines(struct mmul_stage *stage, bool *left) {
     int size = stage->comm->node_size;
     double end;
     *left = false;
-    // Read before `unbegun`: a rank releases lines before its last slice.
+    // Read before `unstarted`: a rank releases lines before its last slice.
     for (int i = 0; i < size; i++)
         *left |= atomic_load(&progress_of(stage, i)->slices_unstarted) > 0;
     if (!estimate_paces(stage, works->paces)) // all own work was taken before this rank began any
@@ -479,7 +479,7 @@ static bool steal_or_wait(struct mmul_stage *stage, bool late) {
     if (left)
         mmul_stopwatch_enter(&stage->rank_resources->watch, NULL);
     while (left && atomic_load(&stage->rank_resources->progress->cancelled) == 0) {
-        const bool may_come = late && has_late_rank(stage); // read before `unbegun`
+        const bool may_come = late && has_late_rank(stage); // read before `unstarted`
         if (steal_lines(stage, &left))
             return true;
         left |= may_come;
@@ -660,7 +660,7 @@ bool mmul_works_give_lines(struct mmul_stage *stage, const struct mmul_thief *as
         return false;
     const double moving = limit_by_link(stage, &borrower),
                  worth = fmax(least_gain_seconds(stage), moving);
-    bool more = may_have_more(stage, worth); // read before `unbegun`
+    bool more = may_have_more(stage, worth); // read before `unstarted`
     *seconds = more;
     atomic_store(&stage->progress->borrower_rate, (int64_t)borrower.node_rate);
     if (!estimate_paces(stage, paces))

@@ -33,8 +33,8 @@ struct mmul_works {
     int64_t passes;           // passes of the list
     int64_t max_lines;        // most lines of a task, which is the capacity of the verifier
     bool is_shared;           // stealing is allowed, and more than one rank of the node has work
-    struct mmul_pace
-        *paces; // by node rank, then the borrowers; owned; as of the last estimate_paces
+    // by node rank, then the borrowers; owned; as of the last estimate_paces
+    struct mmul_pace *paces;
     // Paces as seen by the leader's main thread, owned; NULL: nothing is lent.
     struct mmul_pace *lender;
     struct mmul_task_cursor own;

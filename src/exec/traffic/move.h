@@ -21,8 +21,8 @@ bool mmul_move_is_load(const struct mmul_stage *stage);
 // Returns the bytes of the largest piece that the stage copies within the node.
 int64_t mmul_move_buffer_bytes(const struct mmul_stage *stage);
 
-// The main thread. fetch: reads a piece as this node has it; for summands, the sum over its ranks.
-// store: writes a piece that has arrived to its place (add: adds it to the present content). Both
+// The main thread. read: reads a piece as this node has it; for summands, the sum over its ranks.
+// write: writes a piece that has arrived to its place (add: adds it to the present content). Both
 // fail as files do.
 enum mmul_status mmul_piece_read(struct mmul_stage *stage, const struct mmul_transfer *transfer,
                                  void *to, struct mmul_error *err);

@@ -82,6 +82,6 @@ enum mmul_status mmul_mover_init(struct mmul_mover *mover,
                                  struct mmul_error *err);
 void mmul_mover_fini(struct mmul_mover *mover);
 
-// Advances all transfers that can advance. The first failure is kept in site->failure. Traffic then
-// continues, void, so that no rank waits forever.
+// Advances all transfers that can advance. The first failure is kept in rank_resources->failure.
+// Traffic then continues, void, so that no rank waits forever.
 enum mmul_poll_result mmul_mover_poll(struct mmul_mover *mover);

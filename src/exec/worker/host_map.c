@@ -228,26 +228,25 @@ enum mmul_status mmul_host_map_make_together(const struct mmul_host_map *hosts, 
 
 // ------------------------------------------------------------------------------------------- tiles
 
-// The memory of an operand, row by row; `turned`: rows of the operand are columns in memory.
+// The memory of an operand, row by row; `is_transposed`: rows of the operand are columns in memory.
 struct stored {
     struct mmul_host_tile tile;
     int64_t pitch; // distance between matrices
-    bool transposed_factors;
+    bool is_transposed;
 };
 
 // Describes the memory of one matrix. Returns false if neither its rows nor its columns are
 // contiguous.
 static bool find_stored_matrix(const struct mmul_host_operand *o, struct stored *stored) {
     const int64_t rows = o->row_step == 0 ? 1 : o->rows, cols = o->col_step == 0 ? 1 : o->cols;
-    const bool plain = o->col_step == 1 || cols == 1,
-               transposed_factors = o->row_step == 1 || rows == 1;
+    const bool plain = o->col_step == 1 || cols == 1, is_transposed = o->row_step == 1 || rows == 1;
     if (plain && (rows == 1 || o->row_step >= cols))
         *stored =
             (struct stored){.tile = {o->at, rows, cols, mmul_max(o->row_step, cols), o->dtype}};
-    else if (transposed_factors && (cols == 1 || o->col_step >= rows))
+    else if (is_transposed && (cols == 1 || o->col_step >= rows))
         *stored =
             (struct stored){.tile = {o->at, cols, rows, mmul_max(o->col_step, rows), o->dtype},
-                            .transposed_factors = true};
+                            .is_transposed = true};
     else
         return false;
     stored->pitch = stored->tile.rows * stored->tile.ld;
@@ -362,8 +361,8 @@ static enum mmul_status load_operand(struct mmul_worker *worker, const struct mm
                        s.tile.rows * s.tile.cols * (int64_t)sizeof(float), 0);
     to->buffer = at.buffer;
     to->offset = at.offset;
-    to->row_step = from->row_step == 0 ? 0 : s.transposed_factors ? 1 : at.ld;
-    to->col_step = from->col_step == 0 ? 0 : s.transposed_factors ? at.ld : 1;
+    to->row_step = from->row_step == 0 ? 0 : s.is_transposed ? 1 : at.ld;
+    to->col_step = from->col_step == 0 ? 0 : s.is_transposed ? at.ld : 1;
     const int64_t pitch = s.pitch / s.tile.ld * at.ld;
     to->stack = (struct mmul_stack){from->stack.batch_step / s.pitch * pitch,
                                     from->stack.depth_step / s.pitch * pitch, from->stack.shared};

@@ -26,9 +26,8 @@ struct mmul_host_map {
     int64_t ld;
     // Worker that may have the only copy of absent data (worker.h); NULL: none.
     struct mmul_worker *maker;
-    bool
-        // the result may stay on the device, if it is of float32 and made in one chunk
-        may_stay_on_device;
+    // the result may stay on the device, if it is of float32 and made in one chunk
+    bool may_stay_on_device;
 };
 
 // Computes a block. On return the result is in host memory, or absent (may_stay_on_device). With

@@ -44,9 +44,8 @@ struct mmul_worker {
     // is downloaded.
     int64_t extra_device_bytes;
     int64_t told; // elements of an absent product for which the check has sums
-    bool
-        // the product must be made again: its only copy was on a replaced device
-        must_repeat_product;
+    // the product must be made again: its only copy was on a replaced device
+    bool must_repeat_product;
     struct mmul_staging_buffer staging;
     // Owned: computes in host memory what the context's device cannot; NULL: not open yet.
     struct mmul_device *host;
@@ -80,9 +79,9 @@ enum mmul_status mmul_worker_reconfigure(struct mmul_worker *worker,
 enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
                                       const struct mmul_product *product, struct mmul_error *err);
 
-// forget: the caller reports that operands of earlier products that are not lasting have changed in
-// host memory. forget_memory: [begin, end), which held a lasting matrix, is reused; NULL, NULL: all
-// lasting matrices.
+// invalidate_operands: the caller reports that operands of earlier products that are not lasting
+// have changed in host memory. invalidate_memory: [begin, end), which held a lasting matrix, is
+// reused; NULL, NULL: all lasting matrices.
 void mmul_worker_invalidate_operands(struct mmul_worker *worker);
 void mmul_worker_invalidate_memory(struct mmul_worker *worker, const void *begin, const void *end);
 
@@ -125,7 +124,7 @@ enum mmul_status mmul_worker_download_absent(struct mmul_worker *worker, struct 
 
 // Downloads parts of an absent result, as samples: rows of equal length, all within
 // MMUL_SAMPLE_SPAN elements of it. The device gathers them for a single download. The result stays
-// absent. Fails as bring_home, and with MMUL_ERR_SYSTEM (memory).
+// absent. Fails as mmul_worker_download_absent, and with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_worker_download_samples(struct mmul_worker *worker,
                                               const struct mmul_host_tile *parts, int64_t count,
                                               struct mmul_error *err);
@@ -154,7 +153,7 @@ enum mmul_status mmul_worker_sum_device_bits(struct mmul_worker *worker, struct 
 // Returns the bit sum of a tile in host memory.
 uint32_t mmul_worker_sum_host_bits(const struct mmul_host_tile *tile);
 
-// For host_map.c. in_place: returns true if the device uses operands of this type in host memory.
-// fall_back: replaces a failed device by the next one.
+// For host_map.c. uses_in_place: returns true if the device uses operands of this type in host
+// memory. fall_back: replaces a failed device by the next one.
 bool mmul_worker_uses_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype);
 enum mmul_status mmul_worker_fall_back(struct mmul_worker *worker, struct mmul_error *err);

@@ -96,7 +96,7 @@ static void set_memory_rates(struct mmul_program_costs *c, const struct mmul_clu
     }
 }
 
-// Sets the shares of all ranks, or of the team's ranks alone. They are equal if no rank has a
+// Sets the shares of all ranks, or of the group's ranks alone. They are equal if no rank has a
 // weight.
 static void set_shares(struct mmul_program_costs *c, const double *weights) {
     const bool *in = c->holders != NULL ? c->holders->ranks : NULL;
@@ -272,8 +272,8 @@ static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_p
     return traffic_between_nodes(c, from, to);
 }
 
-// Returns the traffic of a value that a team hands on: from its files and parts, or from nodes that
-// have it whole to nodes without it.
+// Returns the traffic of a value that a group hands on: from its files and parts, or from nodes
+// that have it whole to nodes without it.
 static struct traffic traffic_between_teams(const struct mmul_program_costs *from_costs,
                                             const struct mmul_program_costs *to_costs,
                                             enum mmul_placement_kind from,
@@ -395,7 +395,7 @@ static double work_share(const struct mmul_program_costs *c, enum mmul_operation
 }
 
 // Returns false for two moves that do not exist: a sum into a file, and a file into summands of a
-// team, because root's file is no summand of a team without root.
+// group, because root's file is no summand of a group without root.
 static bool move_exists(const struct mmul_program_costs *c, enum mmul_placement_kind from,
                         enum mmul_placement_kind to) {
     const bool is_apart = c->holders != NULL && from == MMUL_PLACE_FILE;

@@ -7,7 +7,7 @@
 // whole there, and nothing of a file on another node. T bytes move:
 //
 //     i to j   T has_i wants_j, i != j, unless j has all of it; one of several copies is sent
-//     handed on  the same, from the ranks of one team to those of another (model/rank_groups.h)
+//     handed on  the same, from the ranks of one group to those of another (model/rank_groups.h)
 //     grid     to grid rows: the blocks go to the other nodes of their row of the mesh; to grid
 //              cols likewise (mesh.h)
 //     move     max over nodes of (bytes out, bytes in) / B_i + latency per stage (of a grid: per
@@ -47,7 +47,7 @@ struct mmul_program_costs {
     double *map_bytes_per_second;
     // For values that are grids; 1 x size until mmul_program_costs_mesh.
     struct mmul_mesh mesh;
-    struct mmul_holders *holders;             // owned; members of a team; NULL: all ranks
+    struct mmul_holders *holders;             // owned; members of a group; NULL: all ranks
     double bytes_per_second, latency_seconds; // slowest link
     // node_count, owned: link of each node; for root's node the fastest.
     double *node_bytes_per_second;
@@ -56,7 +56,7 @@ struct mmul_program_costs {
 };
 
 // Computes costs and shares. weights: one per rank. With groups > 1 the shares are the groups that
-// the ranks get; with 1 group they follow the weights. team: holders of the values; NULL: all
+// the ranks get; with 1 group they follow the weights. group: holders of the values; NULL: all
 // ranks. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
@@ -74,8 +74,8 @@ double mmul_program_move_seconds(const struct mmul_program_costs *costs,
                                  const struct mmul_value *value, enum mmul_placement_kind from,
                                  enum mmul_placement_kind to, double *bytes);
 
-// Returns the seconds in which one team hands a value on to another: from a placement on its ranks
-// to one on the other team's ranks.
+// Returns the seconds in which one group hands a value on to another: from a placement on its ranks
+// to one on the other group's ranks.
 double mmul_program_team_move_seconds(const struct mmul_program_costs *from_costs,
                                       const struct mmul_program_costs *to_costs,
                                       const struct mmul_value *value, enum mmul_placement_kind from,
@@ -92,8 +92,8 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
                                                 const struct mmul_value *value, unsigned have,
                                                 enum mmul_placement_kind to);
 
-// Finds the path of a value that is handed on to another team: from the nearest placement, or by
-// way of its own team's rows. It ends in rows, columns or whole matrices of the other team.
+// Finds the path of a value that is handed on to another group: from the nearest placement, or by
+// way of its own group's rows. It ends in rows, columns or whole matrices of the other group.
 struct mmul_program_path mmul_program_find_team_path(const struct mmul_program_costs *from_costs,
                                                      const struct mmul_program_costs *to_costs,
                                                      const struct mmul_value *value, unsigned have,

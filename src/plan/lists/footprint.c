@@ -68,7 +68,7 @@ static int64_t loan_line_bytes(const struct mmul_schedule *schedule) {
 int64_t mmul_schedule_stolen_lines_most(const struct mmul_schedule *schedule, int rank) {
     const int64_t most_bytes = 128 << 20;
     const int64_t lines = mmul_divide_up(mmul_schedule_lines_most(schedule, rank) * 3, 4);
-    return schedule->steal_scope ? mmul_min(lines, most_bytes / loan_line_bytes(schedule)) : 0;
+    return schedule->may_steal ? mmul_min(lines, most_bytes / loan_line_bytes(schedule)) : 0;
 }
 
 int64_t mmul_schedule_stolen_bytes_most(const struct mmul_schedule *schedule, int rank) {

@@ -66,8 +66,8 @@ struct mmul_program_step {
     // A product that is split by rows or columns: its axis; the offsets of its parts (borrowed;
     // NULL: its result is not kept in memory, and its schedule chooses them); its schedule (owned,
     // or the schedule of an equal product before). Its operands and result may be in files
-    // (MMUL_PLACE_FILE), which it reads and writes itself. spreads: its whole operand is split by
-    // rows, and ranks relay their rows.
+    // (MMUL_PLACE_FILE), which it reads and writes itself. relays_whole: its whole operand is split
+    // by rows, and ranks relay their rows.
     bool is_product, relays_whole;
     bool transposed_factors[MMUL_FACTORS]; // the file has this operand transposed
     enum mmul_axis axis;
@@ -97,8 +97,8 @@ struct mmul_program_plan {
     struct mmul_job_options options;
     struct mmul_job_calls calls;     // calls of this rank
     struct mmul_program_costs costs; // nodes of the ranks, and shares
-    // Owned: costs of the program's teams, by team (model/rank_groups.h). The first entries belong
-    // to no team.
+    // Owned: costs of the program's groups of ranks, by group (model/rank_groups.h). The first
+    // entries belong to no group.
     struct mmul_program_costs *team_costs;
     int rank_group_count;              // entries of team_costs
     double *weights;                   // owned, per rank: weights that the shares were made from
@@ -162,7 +162,7 @@ static inline bool mmul_place_is_file(const struct mmul_program_plan *plan, int 
 struct mmul_move mmul_program_step_move(const struct mmul_program_plan *plan,
                                         const struct mmul_program_step *step);
 
-// Returns the costs of a team, and of the team that carries out a step's operation.
+// Returns the costs of a group, and of the group that carries out a step's operation.
 const struct mmul_program_costs *mmul_program_costs_of(const struct mmul_program_plan *plan,
                                                        int rank_group);
 const struct mmul_program_costs *mmul_program_step_costs(const struct mmul_program_plan *plan,

@@ -92,7 +92,7 @@ struct mmul_schedule {
     bool whole_is_distributed; // ranks have rows of the whole operand; else root has it
     double claim_share;        // share of a block that is cut into stealable tasks; 0: none
     int64_t slice_terms; // least terms of the inner range summed at once in such a block; 0: all
-    bool steal_scope;    // other nodes may compute rows of a late rank, which move to them
+    bool may_steal;      // other nodes may compute rows of a late rank, which move to them
     int64_t root_bytes;  // through root's link, both ways
     // Network traffic of both axes, from which the axis was chosen.
     int64_t rows_bytes_moved, cols_bytes_moved;

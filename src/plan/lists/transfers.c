@@ -406,10 +406,10 @@ static bool begin_round(struct mmul_transfers *t) {
 static bool find_next_piece(struct mmul_transfers *t) {
     // The list may have been copied.
     t->walk.move = &t->window;
-    while (!t->has_open_type || !mmul_move_next(&t->walk, &t->piece)) {
+    while (!t->is_open || !mmul_move_next(&t->walk, &t->piece)) {
         if (!advance_round(t))
             return false;
-        t->has_open_type = begin_round(t);
+        t->is_open = begin_round(t);
     }
     return true;
 }

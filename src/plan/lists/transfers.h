@@ -108,7 +108,7 @@ struct mmul_transfers {
     // receiver is `round` nodes after the sender.
     struct mmul_move_set moving;
     struct mmul_move_piece piece;
-    bool has_piece, has_open_type; // has_open_type: `walk` is valid
+    bool has_piece, is_open; // is_open: `walk` is valid
     int panel, move, round;
     struct mmul_move window; // the part of the move between the two nodes in this panel
     struct mmul_move_walk walk;

@@ -237,7 +237,7 @@ static void choose_steal_shares(struct mmul_planning *p) {
         return;
     p->schedule->claim_share = automatic ? MMUL_CLAIM_SHARE : p->request->tail_share;
     p->schedule->slice_terms = automatic ? terms : 0;
-    p->schedule->steal_scope = p->request->may_steal_across_nodes;
+    p->schedule->may_steal = p->request->may_steal_across_nodes;
 }
 
 // Turns work stealing off if a rank has more lines than positions can count. Returns true if it was
@@ -249,7 +249,7 @@ static bool stop_stealing(struct mmul_planning *p) {
     bool fits = most * (double)p->best.cut.panels <= (double)MMUL_POSITIONS_MOST;
     bool stops = !fits && p->schedule->claim_share > 0;
     p->schedule->claim_share = fits ? p->schedule->claim_share : 0;
-    p->schedule->steal_scope &= fits;
+    p->schedule->may_steal &= fits;
     return stops;
 }
 

@@ -282,7 +282,7 @@ static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struc
 
 enum mmul_status mmul_schedule_least_memory(const struct mmul_schedule_request *request,
                                             int64_t *bytes, struct mmul_error *err) {
-    const int64_t ranks_of_nodes = 128; // the result exceeds the minimum by at most 1 / near
+    const int64_t near = 128; // the result exceeds the minimum by at most 1 / near
     struct mmul_planning p = {.request = request};
     struct mmul_error refused;
     int64_t low = 0, high = 1 << 20;
@@ -291,7 +291,7 @@ enum mmul_status mmul_schedule_least_memory(const struct mmul_schedule_request *
         status = try_memory(&p, INT64_MAX, err);
     for (; status == MMUL_OK && try_memory(&p, high, &refused) != MMUL_OK; high *= 2)
         low = high;
-    while (status == MMUL_OK && high - low > high / ranks_of_nodes) {
+    while (status == MMUL_OK && high - low > high / near) {
         const int64_t middle = low + (high - low) / 2;
         *(try_memory(&p, middle, &refused) == MMUL_OK ? &high : &low) = middle;
     }

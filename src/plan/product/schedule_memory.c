@@ -115,8 +115,8 @@ static bool check_projects_whole(const struct mmul_planning *p, const struct mmu
     enum mmul_axis axis = p->schedule->axis;
     int64_t once = mmul_panels_units_at_once(problem, axis, cut->panel_units, p->maps[node]);
     bool by_lines = p->schedule->claim_share > 0 &&
-                    (p->schedule->steal_scope || (p->request->cluster->nodes[node].rank_count > 1 &&
-                                                  cuts_along_lines(p, node)));
+                    (p->schedule->may_steal || (p->request->cluster->nodes[node].rank_count > 1 &&
+                                                cuts_along_lines(p, node)));
     return mmul_check_projects_whole(problem, axis, once, cut->rounds, by_lines);
 }
 
@@ -403,7 +403,7 @@ static void sum_part_bytes(struct mmul_planning *p) {
         struct mmul_schedule_node *node = &p->nodes[p->rank_node[rank]];
         p->ranks[rank].steal_lines_least = least_stealable_lines(p, rank);
         node->claims |= p->schedule->claim_share > 0 && p->best.counts[rank] > 0 &&
-                        (p->schedule->steal_scope || node->result_bytes > 0);
+                        (p->schedule->may_steal || node->result_bytes > 0);
         node->participates |=
             p->best.counts[rank] > 0 || p->ranks[rank].whole_end > p->ranks[rank].whole_begin;
         node->piece_bytes += p->best.counts[rank] * piece;

@@ -68,10 +68,10 @@ static void replace_operand(struct fusing *f, struct mmul_program_step *step, in
 
 // Returns true if a place holds rows in their order in memory, not transposed.
 static bool has_rows_in_order(const struct mmul_program_plan *plan, int place) {
-    bool transposed_factors = false;
+    bool is_transposed = false;
     for (int at = place; plan->places[at].view_of >= 0; at = plan->places[at].view_of)
-        transposed_factors |= plan->places[at].transposed;
-    return plan->places[place].placement.kind == MMUL_PLACE_ROWS && !transposed_factors;
+        is_transposed |= plan->places[at].transposed;
+    return plan->places[place].placement.kind == MMUL_PLACE_ROWS && !is_transposed;
 }
 
 // Lets the product do the work of the move.
@@ -86,11 +86,11 @@ static void absorb_move(struct fusing *f, struct mmul_program_step *step,
 }
 
 // Returns the place that this place shows transposed, while it has no other readers.
-static int find_transposed_base(const struct fusing *f, int place, bool *transposed_factors) {
-    *transposed_factors = false;
+static int find_transposed_base(const struct fusing *f, int place, bool *is_transposed) {
+    *is_transposed = false;
     while (f->plan->places[place].transposed && f->uses[place].count == 1) {
         place = f->plan->places[place].view_of;
-        *transposed_factors = !*transposed_factors;
+        *is_transposed = !*is_transposed;
     }
     return place;
 }
@@ -100,8 +100,8 @@ static int find_transposed_base(const struct fusing *f, int place, bool *transpo
 static bool read_from_file(struct fusing *f, struct mmul_program_step *step, int index) {
     const struct mmul_program_plan *plan = f->plan;
     int place = step->operands[index];
-    bool transposed_factors;
-    const int base = find_transposed_base(f, place, &transposed_factors);
+    bool is_transposed;
+    const int base = find_transposed_base(f, place, &is_transposed);
     struct mmul_program_step *move = move_at(f, f->uses[base].brings);
     if (plan->options.keeps_values || move == NULL ||
         !mmul_place_is_file(plan, move->operands[0]) || plan->places[base].kept >= 0 ||
@@ -110,7 +110,7 @@ static bool read_from_file(struct fusing *f, struct mmul_program_step *step, int
         return false;
     replace_operand(f, step, index, move->operands[0]);
     step->transposed_factors[index] =
-        transposed_factors != mmul_step_operation(plan, step)->scale.transposed_factors[index];
+        is_transposed != mmul_step_operation(plan, step)->scale.transposed_factors[index];
     for (; place != base; place = plan->places[place].view_of)
         plan->places[place].is_elided = true;
     absorb_move(f, step, move, base);
@@ -165,7 +165,7 @@ static void fuse_product(struct fusing *f, struct mmul_program_step *step) {
     const struct mmul_program_plan *plan = f->plan;
     const struct mmul_placement *made = &plan->places[step->result].placement;
     bool rows = made->kind == MMUL_PLACE_ROWS;
-    // The ranks of a team have the operands they need.
+    // The ranks of a group have the operands they need.
     if (is_by_groups(plan, step) || made->holders != NULL)
         return;
     if (step->kind != MMUL_STEP_COMPUTE || mmul_step_operation(plan, step)->kind != MMUL_MATMUL ||

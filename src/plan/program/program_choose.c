@@ -53,7 +53,7 @@ struct catching_up {
 // States before and after an operation, their bytes, and the choices that led to them.
 struct search {
     const struct mmul_program *program;
-    const struct mmul_program_costs *rank_groups; // costs, by team
+    const struct mmul_program_costs *rank_groups; // costs, by group
     const struct mmul_program_costs *costs;       // costs of the current operation
     struct state now[STATES_MOST], found[FOUND_MOST];
     struct rank_of_state order[FOUND_MOST];
@@ -61,8 +61,8 @@ struct search {
     int *parents, *rules;             // operation * STATES_MOST + state
     int *slots;                       // slot of each value; live values use slots in turn
     int *owners;                      // value in each slot; -1: free
-    bool has_wishes;                  // the program wishes placements that need several ranks
-    bool *transposed_factors;         // per value: it is stored as another value, read transposed
+    bool has_wishes;                  // the program requests placements that need several ranks
+    bool *is_transposed;              // per value: it is stored as another value, read transposed
     int slot_count;                   // in use, a multiple of WORD
     int states_most;                  // limit of surviving states
     int count, found_count;
@@ -72,7 +72,7 @@ struct search {
     struct catching_up *catching_up; // by slot
 };
 
-// A program without teams has no teams in its values either.
+// A program without groups of ranks has no groups of ranks in its values either.
 static const struct mmul_program_costs *costs_of_team(const struct search *s, int rank_group) {
     return &s->rank_groups[rank_group > MMUL_GROUP_ALL ? rank_group : MMUL_GROUP_ALL];
 }
@@ -128,7 +128,7 @@ static bool has_wishes(const struct mmul_program *program) {
 
 // Returns true if a placement is worth trying. A single rank has all of every value in any
 // placement: rows suffice, or whole matrices if rows do not apply. Other placements would only cost
-// copies; a wished placement is tried anyway.
+// copies; a requested placement is tried anyway.
 static bool is_worth_trying(const struct search *s, enum mmul_placement_kind kind) {
     const bool is_alone = s->costs->groups == MMUL_ONE_RANK;
     if (s->costs->holders != NULL && mmul_placement_is_mesh(kind))
@@ -136,7 +136,7 @@ static bool is_worth_trying(const struct search *s, enum mmul_placement_kind kin
     return !needs_several_ranks(kind) || s->has_wishes || !is_alone;
 }
 
-// Returns true if an operation may follow a rule. A wish leaves one rule. A value that is read
+// Returns true if an operation may follow a rule. A request leaves one rule. A value that is read
 // transposed lies in memory in its own order, unless whole matrices of it are there.
 static bool is_allowed(const struct search *s, const struct mmul_operation *o,
                        const struct mmul_rule *rule) {
@@ -173,7 +173,7 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
         bool by_steps = class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP;
         bool is_split =
             rule->operands[i] == MMUL_PLACE_ROWS || rule->operands[i] == MMUL_PLACE_COLS;
-        if (by_steps && is_split && is_apart && s->transposed_factors[o->operands[i]])
+        if (by_steps && is_split && is_apart && s->is_transposed[o->operands[i]])
             return false;
     }
     return mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(s->program, o), groups);
@@ -402,8 +402,8 @@ static void mark_transposed(struct search *s) {
         const struct mmul_operation *o = &p->operations[i];
         if (o->kind == MMUL_TRANSPOSE ||
             (o->kind == MMUL_PLACE && !mmul_program_is_group_move(p, o)))
-            s->transposed_factors[o->result] =
-                s->transposed_factors[o->operands[0]] != (o->kind == MMUL_TRANSPOSE);
+            s->is_transposed[o->result] =
+                s->is_transposed[o->operands[0]] != (o->kind == MMUL_TRANSPOSE);
     }
 }
 
@@ -416,7 +416,7 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "a plan", err, MMUL_ARRAY(s->parents, operations * s->states_most),
         MMUL_ARRAY(s->rules, operations * s->states_most), MMUL_ARRAY(s->slots, values),
-        MMUL_ARRAY(s->transposed_factors, values), MMUL_ARRAY(s->owners, values + WORD));
+        MMUL_ARRAY(s->is_transposed, values), MMUL_ARRAY(s->owners, values + WORD));
     if (status != MMUL_OK)
         return status;
     for (int64_t i = 0; i < values + WORD; i++)
@@ -467,7 +467,7 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
     mmul_free(s->rules);
     mmul_free(s->slots);
     mmul_free(s->owners);
-    mmul_free(s->transposed_factors);
+    mmul_free(s->is_transposed);
     mmul_free(s->have[0]);
     mmul_free(s->have[1]);
     mmul_free(s->scratch);
@@ -479,19 +479,19 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
 // ------------------------------------------------------------------------------------------ groups
 
 // A number of groups that operations keep together, and the elements of their results.
-struct requested_placement {
+struct group_request {
     int64_t groups;
     double elements;
 };
 
 static int compare_wishes(const void *a, const void *b) {
-    const struct requested_placement *x = a, *y = b;
+    const struct group_request *x = a, *y = b;
     return (x->elements < y->elements) - (x->elements > y->elements);
 }
 
 // Adds the numbers of groups of the operands that can be split only between groups.
 static int add_group_wishes(const struct mmul_program *program, const struct mmul_operation *o,
-                            struct requested_placement *wishes, int count) {
+                            struct group_request *requests, int count) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
     const struct mmul_operation_call call = mmul_program_describe_call(program, o, operands);
     const struct mmul_shape result = mmul_program_shape(program, o);
@@ -502,12 +502,12 @@ static int add_group_wishes(const struct mmul_program *program, const struct mmu
             continue;
         int64_t groups = mmul_operation_row_groups(o->kind, &call, i, result);
         int same = 0;
-        while (same < count && wishes[same].groups != groups)
+        while (same < count && requests[same].groups != groups)
             same++;
         if (groups == MMUL_ROW_BY_ROW || groups == 1)
             continue;
-        wishes[same].groups = groups;
-        wishes[same].elements += elements;
+        requests[same].groups = groups;
+        requests[same].elements += elements;
         count += same == count;
     }
     return count;
@@ -515,22 +515,22 @@ static int add_group_wishes(const struct mmul_program *program, const struct mmu
 
 enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
                                           int64_t *groups, struct mmul_error *err) {
-    struct requested_placement *wishes = NULL;
+    struct group_request *requests = NULL;
     int count = 0;
     enum mmul_status status =
-        MMUL_ALLOCATE(wishes, (int64_t)program->operation_count * MMUL_OPERANDS, "a plan", err);
+        MMUL_ALLOCATE(requests, (int64_t)program->operation_count * MMUL_OPERANDS, "a plan", err);
     if (status != MMUL_OK)
         return status;
     for (int i = 0; i < program->operation_count; i++)
-        count = add_group_wishes(program, &program->operations[i], wishes, count);
+        count = add_group_wishes(program, &program->operations[i], requests, count);
     if (count > 0)
-        qsort(wishes, (size_t)count, sizeof *wishes, compare_wishes);
+        qsort(requests, (size_t)count, sizeof *requests, compare_wishes);
     int64_t found = 0;
     for (int i = 0; i < count; i++) {
-        int64_t both = mmul_gcd(wishes[i].groups, found);
+        int64_t both = mmul_gcd(requests[i].groups, found);
         found = both >= size ? both : found;
     }
     *groups = size == 1 ? MMUL_ONE_RANK : found > 1 ? found : 1;
-    mmul_free(wishes);
+    mmul_free(requests);
     return MMUL_OK;
 }

@@ -23,10 +23,10 @@ struct order {
 
 struct ordering {
     struct mmul_program_plan *plan;
-    struct order *orders;  // owned, by step
-    int *producing_stages; // owned, by place: step that makes its memory; -1: none
-    int *readers;          // owned, by place: first step that reads its memory; step_count: none
-    double *begins;        // owned: begin of each step if only computing steps took time
+    struct order *orders; // owned, by step
+    int *producers;       // owned, by place: step that makes its memory; -1: none
+    int *readers;         // owned, by place: first step that reads its memory; step_count: none
+    double *begins;       // owned: begin of each step if only computing steps took time
 };
 
 // Records makers and readers of all places, and the begins of the computing steps.
@@ -34,15 +34,15 @@ static void record_steps(struct ordering *o) {
     const struct mmul_program_plan *plan = o->plan;
     double now = 0;
     for (int i = 0; i < plan->place_count; i++) {
-        o->producing_stages[i] = -1;
+        o->producers[i] = -1;
         o->readers[i] = plan->step_count;
     }
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         for (int r = 0; r < mmul_program_result_count(step); r++)
             if (mmul_program_step_result(plan, step, r) >= 0)
-                o->producing_stages[mmul_program_base_place(
-                    plan, mmul_program_step_result(plan, step, r))] = i;
+                o->producers[mmul_program_base_place(plan,
+                                                     mmul_program_step_result(plan, step, r))] = i;
         for (int j = 0; j < mmul_program_operand_count(step); j++) {
             const int place = mmul_program_step_operand(plan, step, j);
             int *reader = place >= 0 ? &o->readers[mmul_program_base_place(plan, place)] : NULL;
@@ -95,7 +95,7 @@ static void place_behind_makers(struct ordering *o) {
         const struct mmul_program_step *step = &plan->steps[i];
         if (!mmul_program_is_early(plan, step))
             continue;
-        const int maker = o->producing_stages[mmul_program_base_place(plan, step->operands[0])];
+        const int maker = o->producers[mmul_program_base_place(plan, step->operands[0])];
         if (maker < 0)
             continue;
         const int behind = o->orders[maker].position + o->orders[maker].position % 2;
@@ -120,9 +120,9 @@ enum mmul_status mmul_program_reorder_early_moves(struct mmul_program_plan *plan
     if (!any)
         return MMUL_OK;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "a plan", err, MMUL_ARRAY(o.orders, count),
-        MMUL_ARRAY(o.producing_stages, plan->place_count), MMUL_ARRAY(o.readers, plan->place_count),
-        MMUL_ARRAY(o.begins, count + 1), MMUL_ARRAY(steps, count));
+        "a plan", err, MMUL_ARRAY(o.orders, count), MMUL_ARRAY(o.producers, plan->place_count),
+        MMUL_ARRAY(o.readers, plan->place_count), MMUL_ARRAY(o.begins, count + 1),
+        MMUL_ARRAY(steps, count));
     if (status == MMUL_OK) {
         record_steps(&o);
         place_before_readers(&o);
@@ -133,7 +133,7 @@ enum mmul_status mmul_program_reorder_early_moves(struct mmul_program_plan *plan
         memcpy(plan->steps, steps, (size_t)count * sizeof *steps);
     }
     mmul_free(o.orders);
-    mmul_free(o.producing_stages);
+    mmul_free(o.producers);
     mmul_free(o.readers);
     mmul_free(o.begins);
     mmul_free(steps);

@@ -37,10 +37,10 @@ struct group {
 
 struct grouping {
     struct mmul_program_plan *plan;
-    struct group *groups;  // owned, by step
-    int *into;             // owned, by step: the step that took it in, or itself
-    int *after;            // owned, by step: next member of its group; -1
-    int *producing_stages; // owned, by place: step that makes its memory; -1
+    struct group *groups; // owned, by step
+    int *into;            // owned, by step: the step that took it in, or itself
+    int *after;           // owned, by step: next member of its group; -1
+    int *producers;       // owned, by place: step that makes its memory; -1
     // Owned: steps that read the memory of place p: [first_one[p], first_one[p + 1]).
     int *readers, *first_one;
     bool *is_wanted; // owned, by place: its memory is a result, or has readers elsewhere
@@ -86,10 +86,10 @@ static bool is_fusable_placement(enum mmul_placement_kind kind) {
 }
 
 static bool is_turned(const struct grouping *g, int place) {
-    bool transposed_factors = false;
+    bool is_transposed = false;
     for (; g->plan->places[place].view_of >= 0; place = g->plan->places[place].view_of)
-        transposed_factors |= g->plan->places[place].transposed;
-    return transposed_factors;
+        is_transposed |= g->plan->places[place].transposed;
+    return is_transposed;
 }
 
 // Returns true if an operand of a step is read tile by tile, in the order of the step's result in
@@ -160,7 +160,7 @@ static enum mmul_status record_readers(struct grouping *g, struct mmul_error *er
     const struct mmul_program_plan *plan = g->plan;
     int total = 0;
     for (int i = 0; i < plan->place_count; i++) {
-        g->producing_stages[i] = -1;
+        g->producers[i] = -1;
         g->is_wanted[i] = true; // until a reader is found
     }
     for (int i = 0; i < plan->step_count; i++)
@@ -181,7 +181,7 @@ static enum mmul_status record_readers(struct grouping *g, struct mmul_error *er
             g->is_wanted[i] || plan->places[i].kept >= 0;
     enum mmul_status status = MMUL_ALLOCATE(g->readers, total + 1, "a plan", err);
     for (int i = plan->step_count - 1; status == MMUL_OK && i >= 0; i--) {
-        g->producing_stages[mmul_program_base_place(plan, plan->steps[i].result)] = i;
+        g->producers[mmul_program_base_place(plan, plan->steps[i].result)] = i;
         for (int j = 0; j < MMUL_OPERANDS; j++)
             if (plan->steps[i].operands[j] >= 0)
                 g->readers[--g->first_one
@@ -301,7 +301,7 @@ static int find_maker(const struct grouping *g, int step, int below) {
         for (int j = 0; j < MMUL_OPERANDS; j++) {
             const int place = step_at(g, k)->operands[j];
             const int maker =
-                place < 0 ? -1 : g->producing_stages[mmul_program_base_place(g->plan, place)];
+                place < 0 ? -1 : g->producers[mmul_program_base_place(g->plan, place)];
             const int group = maker < 0 ? -1 : find_group(g, maker);
             if (group != step && group < below)
                 last = (int)mmul_max(last, group);
@@ -382,9 +382,8 @@ static void add_fused(const struct grouping *g, int step) {
     struct mmul_program_fused *fused = &plan->fused[plan->fused_count++];
     *fused = (struct mmul_program_fused){.operation = s->operation, .result = s->result};
     for (int j = 0; j < MMUL_OPERANDS; j++) {
-        const int maker = s->operands[j] < 0
-                              ? -1
-                              : g->producing_stages[mmul_program_base_place(plan, s->operands[j])];
+        const int maker =
+            s->operands[j] < 0 ? -1 : g->producers[mmul_program_base_place(plan, s->operands[j])];
         fused->operands[j] = s->operands[j];
         fused->within[j] = maker >= 0 && find_group(g, maker) == find_group(g, step);
     }
@@ -435,11 +434,11 @@ enum mmul_status mmul_program_fuse_operations(struct mmul_program_plan *plan,
                                               struct mmul_error *err) {
     struct grouping g = {.plan = plan};
     const int steps = plan->step_count, places = plan->place_count;
-    enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "a plan", err, MMUL_ARRAY(plan->fused, steps + 1), MMUL_ARRAY(g.groups, steps + 1),
-        MMUL_ARRAY(g.into, steps + 1), MMUL_ARRAY(g.after, steps + 1),
-        MMUL_ARRAY(g.producing_stages, places + 1), MMUL_ARRAY(g.first_one, places + 1),
-        MMUL_ARRAY(g.is_wanted, places + 1));
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("a plan", err, MMUL_ARRAY(plan->fused, steps + 1),
+                          MMUL_ARRAY(g.groups, steps + 1), MMUL_ARRAY(g.into, steps + 1),
+                          MMUL_ARRAY(g.after, steps + 1), MMUL_ARRAY(g.producers, places + 1),
+                          MMUL_ARRAY(g.first_one, places + 1), MMUL_ARRAY(g.is_wanted, places + 1));
     if (status == MMUL_OK)
         status = record_readers(&g, err);
     for (int i = 0; status == MMUL_OK && i < steps; i++) {
@@ -457,7 +456,7 @@ enum mmul_status mmul_program_fuse_operations(struct mmul_program_plan *plan,
     mmul_free(g.groups);
     mmul_free(g.into);
     mmul_free(g.after);
-    mmul_free(g.producing_stages);
+    mmul_free(g.producers);
     mmul_free(g.readers);
     mmul_free(g.first_one);
     mmul_free(g.is_wanted);

@@ -51,7 +51,7 @@ static const double *shares_of(const struct mmul_program_costs *costs, enum rang
                                   : costs->mesh.col_shares;
 }
 
-// Kind of the parts of a range, and the team that has them.
+// Kind of the parts of a range, and the group that has them.
 struct cut {
     enum range_parts parts;
     int rank_group;
@@ -187,7 +187,7 @@ static enum mmul_status bring_value(struct making *m, int value, enum mmul_place
     return add_move(m, from, to, operation, err);
 }
 
-// Hands a value on from the ranks of one team to another, as another value.
+// Hands a value on from the ranks of one group to another, as another value.
 static enum mmul_status hand_to_team(struct making *m, int index, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
@@ -317,12 +317,12 @@ static enum mmul_status make_place_persistent(struct making *m, int place, int i
 // transposed.
 static bool shows_reshaped(const struct mmul_program_plan *plan, const struct mmul_operation *o,
                            const struct mmul_rule *rule, int place) {
-    bool transposed_factors = false;
+    bool is_transposed = false;
     if (o->kind != MMUL_RESHAPE || rule->operands[0] != rule->result)
         return false;
     for (; plan->places[place].view_of >= 0; place = plan->places[place].view_of)
-        transposed_factors |= plan->places[place].transposed;
-    return !transposed_factors;
+        is_transposed |= plan->places[place].transposed;
+    return !is_transposed;
 }
 
 static enum mmul_status add_operation(struct making *m, int index, struct mmul_error *err) {
@@ -460,8 +460,8 @@ static void destroy_costs(struct mmul_program_costs *costs, int count) {
     mmul_free(costs);
 }
 
-// Computes costs by team; the first entry is for all ranks. A team of one rank has all of its
-// values.
+// Computes costs by group; the first entry is for all ranks. A group of ranks of one rank has all
+// of its values.
 static enum mmul_status make_costs(const struct making *m,
                                    const struct mmul_program_request *request, int64_t groups,
                                    struct mmul_program_costs **costs, struct mmul_error *err) {

@@ -12,7 +12,8 @@
 // if it keeps its placement. If operations treat the matrices of a stack one by one, as attention
 // does with the texts of a batch, all values may be split between groups of rows, so that none of
 // these operations moves data. Rules are chosen without groups and with them; the faster choice
-// stays. Rules of a value on some of the ranks are chosen for its team alone (model/rank_groups.h).
+// stays. Rules of a value on some of the ranks are chosen for its group alone
+// (model/rank_groups.h).
 #pragma once
 
 #include "plan/lists/program_plan.h"

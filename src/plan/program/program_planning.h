@@ -14,7 +14,7 @@
 enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
                                           int64_t *groups, struct mmul_error *err);
 
-// Chooses one rule per operation, and computes the seconds of all. costs: by team. Fails with
+// Chooses one rule per operation, and computes the seconds of all. costs: by group. Fails with
 // MMUL_ERR_SYSTEM (memory) or MMUL_ERR_USAGE (a wish that no rule can follow).
 enum mmul_status mmul_program_choose(const struct mmul_program *program,
                                      const struct mmul_program_costs *costs,

@@ -12,7 +12,7 @@
 struct job {
     struct mmul_stage_plan *stages; // owned, `count` of them; equal products share a cost
     struct mmul_cost **costs;       // owned, by step: NULL if another step owns it
-    int *producing_stages;          // owned, by place: stage that makes it; -1: none
+    int *producers;                 // owned, by place: stage that makes it; -1: none
     // Owned, by stage of the run (joined moves have their own): stage here.
     int *indices;
     unsigned *maps; // owned, per node: scratch of make_cost
@@ -66,7 +66,7 @@ static enum mmul_waits find_waits(const struct job *job, const struct mmul_progr
     for (int i = 0; i < mmul_program_operand_count(step); i++) {
         const int operand = mmul_program_step_operand(plan, step, i);
         if (operand >= 0 && plan->places[operand].placement.kind == MMUL_PLACE_REPLICATE &&
-            job->producing_stages[mmul_program_base_place(plan, operand)] >= 0)
+            job->producers[mmul_program_base_place(plan, operand)] >= 0)
             waits = MMUL_WAITS_NODE_RANKS;
     }
     return waits;
@@ -92,7 +92,7 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
                                     const struct mmul_cluster *cluster, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int i = 0; i < plan->place_count; i++)
-        job->producing_stages[i] = -1;
+        job->producers[i] = -1;
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         const long owner = (step->same != NULL ? step->same : step) - plan->steps;
@@ -111,11 +111,11 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
             stage->seconds = step->fused_seconds;
         }
         if (step->relays_whole)
-            stage->needs = job->producing_stages[mmul_program_base_place(
+            stage->needs = job->producers[mmul_program_base_place(
                 plan, step->operands[step->schedule->axis == MMUL_ROWS ? 1 : 0])];
         for (int r = 0; r < mmul_program_result_count(step); r++)
             if (mmul_program_step_result(plan, step, r) >= 0)
-                job->producing_stages[mmul_program_base_place(
+                job->producers[mmul_program_base_place(
                     plan, mmul_program_step_result(plan, step, r))] = job->count;
         job->count++;
     }
@@ -147,8 +147,7 @@ static enum mmul_status replay_job(struct mmul_program_plan *plan,
     struct mmul_replay *replay = NULL;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "the simulation", err, MMUL_ARRAY(job.stages, plan->step_count),
-        MMUL_ARRAY(job.costs, plan->step_count),
-        MMUL_ARRAY(job.producing_stages, plan->place_count),
+        MMUL_ARRAY(job.costs, plan->step_count), MMUL_ARRAY(job.producers, plan->place_count),
         MMUL_ARRAY(job.maps, cluster->node_count), MMUL_ARRAY(job.in, cluster->size),
         MMUL_ARRAY(job.indices, 2 * (int64_t)plan->step_count));
     if (status == MMUL_OK)
@@ -166,7 +165,7 @@ static enum mmul_status replay_job(struct mmul_program_plan *plan,
         mmul_cost_destroy(job.costs[i]);
     mmul_free(job.stages);
     mmul_free(job.costs);
-    mmul_free(job.producing_stages);
+    mmul_free(job.producers);
     mmul_free(job.indices);
     mmul_free(job.maps);
     mmul_free(job.in);

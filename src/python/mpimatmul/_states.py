@@ -45,7 +45,7 @@ def save_file(tensors, path):
     if not path.endswith(b".safetensors"):
         raise Error(64, f"cannot take '{os.fsdecode(path)}': the name of a state's file must end in .safetensors")
     if not tensors:
-        raise Error(64, f"cannot write '{os.fsdecode(path)}': available are no values")
+        raise Error(64, f"cannot write '{os.fsdecode(path)}': there are no values")
     save_all([(path + b":" + os.fsencode(name), as_value(value)) for name, value in tensors.items()], one_axis=True)
 
 
