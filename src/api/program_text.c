@@ -14,10 +14,10 @@
 #include "model/matrix.h"
 #include "plan/program/program_memory.h"
 
-// Memory of all ranks during each step: rank after rank.
+// Bytes that each rank uses in each step, at [rank * step_count + step].
 struct memory {
     int64_t *bytes, *device; // owned
-    int64_t *nodes;          // owned: room for one step's sums
+    int64_t *nodes;          // owned: scratch for the sums of one step
 };
 
 static enum mmul_status memory_init(const struct mmul_program_plan *plan, struct memory *memory,
@@ -48,7 +48,7 @@ static int count_operands(const struct mmul_program_step *step) {
 
 // ------------------------------------------------------------------------------------------ tables
 
-// Returns the memory of the ranks of the node that needs most in a step.
+// Returns the most memory that the ranks of one node use together in a step.
 static int64_t max_node_memory(const struct mmul_program_plan *plan, const struct memory *memory,
                                int step) {
     const struct mmul_program_costs *c = &plan->costs;
@@ -108,7 +108,7 @@ static void print_row(const struct mmul_program_plan *plan, const struct memory 
                   mmul_bytes_format(most, used));
 }
 
-// Returns equal marks for steps that do the same to values of the same shapes in the same places.
+// Returns a hash, equal for steps with the same operation, shapes, types and placements.
 static uint64_t hash_step(const void *list, int index) {
     const struct mmul_program_plan *plan = list;
     const struct mmul_program_step *step = &plan->steps[index];
@@ -190,7 +190,7 @@ static void print_peaks(const struct mmul_program_plan *plan, const struct memor
         fprintf(stream, "and %d ranks more\n", plan->costs.size - RANKS_MOST);
 }
 
-// Returns the room of the run on the node that needs most.
+// Returns the largest footprint of the run on any node, in bytes.
 static int64_t max_run_room(const struct mmul_program_plan *plan) {
     int64_t most = 0;
     for (int node = 0; node < plan->costs.node_count; node++)
@@ -210,7 +210,7 @@ void mmul_program_plan_print(const struct mmul_program_plan *plan, bool verbose,
         putc('\n', stream);
     }
     memory_fini(&memory);
-    if (most > 0) // otherwise not measured
+    if (most > 0) // 0: the plan has no figure
         snprintf(beside, sizeof beside, "the run itself %s, ", mmul_bytes_format(most, rooms));
     fprintf(stream,
             "%d rank%s on %d node%s: %s over the network,\nvalues take at most %s per node, %s"
@@ -245,7 +245,7 @@ double mmul_program_plan_apart_seconds(const struct mmul_program_plan *plan, int
             continue;
         if (step->network_bytes == 0)
             seconds += step->seconds;
-        else if (step->schedule != NULL) // a product with a moving operand or result
+        else if (step->schedule != NULL) // its operand or result moves between nodes
             seconds += fmin(step->seconds, step->schedule->compute_seconds + step->fused_seconds);
     }
     return seconds;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A wake-up word (an event count) on which threads sleep until another thread rings; it may lie in
-// memory shared by processes. A waiter reads the word, then tests its condition, and sleeps only if
+// An event count: threads sleep on it until another thread notifies it. It may be in memory that
+// processes share. A waiter reads the word, then tests its condition, and sleeps only if
 // the word has not changed. A thread that changes the condition rings afterwards. This order loses
 // no wake-up.
 #pragma once

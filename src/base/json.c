@@ -60,7 +60,7 @@ enum mmul_status mmul_text_load(const char *path, char **text, struct mmul_error
         loaded[fread(loaded, 1, (size_t)found.st_size, file)] = '\0';
     if (status == MMUL_OK && ferror(file) != 0)
         status = mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s'", path);
-    fclose(file); // read only: nothing can be lost
+    fclose(file); // read only: no data to lose
     if (status == MMUL_OK)
         *text = loaded;
     else
@@ -76,7 +76,7 @@ enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_er
     json_error_t problem;
     json_t *loaded = json_loadf(file, JSON_REJECT_DUPLICATES, &problem);
     bool unreadable = ferror(file) != 0;
-    fclose(file); // read only: nothing can be lost
+    fclose(file); // read only: no data to lose
     if (loaded != NULL) {
         *value = loaded;
         return MMUL_OK;
@@ -154,7 +154,7 @@ static int write_and_close(int fd, const char *text) {
     return errnum;
 }
 
-// Writes behind what was printed before. Appends if the shell opened the descriptor for appending.
+// Writes after everything printed so far. Appends if the shell opened the descriptor for appending.
 static enum mmul_status store_in_descriptor(int descriptor, const char *path, const char *text,
                                             struct mmul_error *err) {
     (void)fflush(stdout);

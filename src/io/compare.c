@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Computes statistics of a matrix, and the difference of two matrices. One pass, in chunks, with
-// sums in double. The caller decides which difference is acceptable. model/check computes what a
-// product must equal.
+// sums in double. The caller decides which difference is acceptable. For the check of a product see
+// model/check.h.
 #include <assert.h>
 #include <math.h>
 
@@ -40,7 +40,7 @@ static void gather_statistics(struct mmul_statistics *statistics, double *sum, c
         } else {
             *sum += value;
             if (!(statistics->min <= value))
-                statistics->min = value; // NaN: the first value
+                statistics->min = value; // min is NaN before the first value
             if (!(statistics->max >= value))
                 statistics->max = value;
         }
@@ -80,7 +80,7 @@ struct comparison {
     struct mmul_matrix *x, *y;
     double *x_values, *y_values; // BUFFER_ELEMENTS
     double tolerance, relative, sum;
-    int64_t finite; // pairs
+    int64_t finite; // pairs of finite values
 };
 
 static void compare_pair(struct comparison *comparison, double x, double y) {

@@ -32,7 +32,7 @@ enum mmul_status mmul_pack_npz(const struct mmul_output *output, int to, struct 
     return status;
 }
 
-// Copies the elements of all outputs, one behind the other.
+// Copies the elements of all outputs, one after another.
 static enum mmul_status pack_elements(const struct mmul_output *output,
                                       const struct mmul_safetensors_tensor *tensors, int64_t at,
                                       int to, struct mmul_error *err) {
@@ -41,14 +41,14 @@ static enum mmul_status pack_elements(const struct mmul_output *output,
         errnum = mmul_copy_file_bytes(o->fd, o->data_offset, to, at, tensors->bytes);
         at += tensors->bytes;
     }
-    if (errnum == 0 && ftruncate(to, at) != 0) // more may have been reserved
+    if (errnum == 0 && ftruncate(to, at) != 0) // cuts off reserved space
         errnum = errno;
     return errnum == 0
                ? MMUL_OK
                : mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
 }
 
-// Joins the texts of the first output with the checksums of all.
+// Merges the metadata of the first output with the checksums of all outputs.
 static enum mmul_status make_metadata(const struct mmul_output *output,
                                       const struct mmul_safetensors_tensor *tensors, int count,
                                       struct json_t **metadata, struct mmul_error *err) {

@@ -2,8 +2,8 @@
 // Positions of a region's elements in a stack. Shared by readers and writers of files. Fortran
 // order is handled in matrix_read.c.
 //
-//   stack, C order      |..row 0..|..row 1..|..row 2..|    whole rows: one run
-//   region, 2 columns       ##        ##        ##         else: one run a row
+//   stack, C order      |..row 0..|..row 1..|..row 2..|    full width: one run
+//   region, 2 columns       ##        ##        ##         narrower: one run per row
 #include "io/region_runs.h"
 
 #include "model/matrix.h"

@@ -111,7 +111,7 @@ expect_narrow() {
     [ "$(tests '[(t["passed"], t["float64"]) for t in d]')" = "[(False, None)]" ]
     program devices --test --device faulty:no-float64,corrupt=65,clock=300ms:cpu --threads 1
     expect_quiet_success
-    local alone="tested in float32 alone, has no doubles"
+    local alone="tested in float32 only (no float64)"
     expect_line "$alone: rank 0 on $(hostname), faulty:no-float64,corrupt=65,clock=300ms:cpu"
     program devices --test --device faulty:no-float64,clock=300ms:cpu --threads 1 --json
     expect_quiet_success
@@ -192,7 +192,7 @@ used_device() {
     card MMUL_CARD=crash
     [ "$status" -ge 128 ]
     [ "$(remembered '[(e["device"], e["passed"], e["failure"][:20]) for e in t]')" = \
-        "[('0:0', False, 'its test did not end')]" ]
+        "[('0:0', False, 'its test did not finish')]" ]
     command=(devices --json)
     card
     expect_status 0

@@ -182,7 +182,7 @@ END
     refused 2:17 "$ids" "$reshaped" 'y = one_hot(    zeros((1, 2, 3, 4)), 5)'
     refused 2:13 "$ids" "$reshaped" 'y = take(x, zeros((1, 2, 3, 4)))'
     refused 2:10 'table has 3 axes (2 x 3 x 4), expected 2' '' 'y = take(zeros((2, 3, 4)), x)'
-    refused 2:5 "len of one axis, $row" "x.shape[1] is the number of elements" 'y = len(x[0])'
+    refused 2:5 "len of a one-axis array, $row" "x.shape[1] is the number of elements" 'y = len(x[0])'
     refused 2:9 "len needs a tuple, a string or a matrix, found a whole number" "" 'y = len(3)'
     refused 2:20 "sum along axis 0 of one axis, $row" "axis=-1 runs along its elements" 'y = sum(x[0], axis=0)'
     refused 2:21 "keepdims is 2, expected True, False, 1 or 0" "" 'y = sum(x, keepdims=2)'

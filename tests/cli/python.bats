@@ -10,7 +10,7 @@ setup() {
 }
 
 arguments="'x' (64 x 48) by 'x' (64 x 48)"
-below='axis=-2 puts rows below each other'
+below='axis=-2 stacks the rows'
 floats='expected True and False, or floats that are added to the scores'
 expected='chain ok
 causal ok

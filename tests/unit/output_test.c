@@ -278,7 +278,8 @@ static void links_are_followed(void **state) {
     assert_int_equal(found.st_size, 140);
     assert_int_equal(unlink(folder_path(&folder, "target.bin")), 0);
     path = folder_path(&folder, "C.bin");
-    assert_failure(create(path, MMUL_F32, &output, &err), MMUL_ERR_CREATE, err, "leads nowhere");
+    assert_failure(create(path, MMUL_F32, &output, &err), MMUL_ERR_CREATE, err,
+                   "a symbolic link to a missing file");
     assert_int_equal(unlink(path), 0);
     // A link in the place of the temporary file is not followed.
     assert_int_equal(symlink("C.bin", folder_path(&folder, "D.bin.part")), 0);
@@ -441,7 +442,7 @@ static void conversions_count_overflows(void **state) {
         {"C.bin", {0, 0, true, MMUL_F64, 0}, MMUL_ERR_USAGE, 0, "as float64"},
         {"C.bin", {0, 0, true, MMUL_F16, 1}, MMUL_ERR_USAGE, 0, "as version 1"},
         {"C.bin", {0, 0, false, MMUL_F32, 3}, MMUL_ERR_USAGE, 0, "version 3"},
-        {"C.npy", {0, 0, false, MMUL_F32, 1}, MMUL_ERR_USAGE, 0, "versions are of .bin"},
+        {"C.npy", {0, 0, false, MMUL_F32, 1}, MMUL_ERR_USAGE, 0, "only .bin files have versions"},
         {"A.bin", {0, 0, false, MMUL_F32, 0}, MMUL_ERR_CREATE, 0, "one of the inputs"},
     };
     struct folder folder;

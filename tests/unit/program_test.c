@@ -307,8 +307,8 @@ static void a_chain_is_printed(void **state) {
         "   0                423.3 MiB        9  -              -\n"
         "   1                 56.8 MiB        9  -              -\n"
         "\n"
-        "2 ranks on 2 nodes: 27.6 MiB over the network,\nvalues take 423.3 MiB of a node at mo"
-        "st, predicted 0.990 s\n"
+        "2 ranks on 2 nodes: 27.6 MiB over the network,\nvalues take at most 423.3 MiB"
+        " per node, predicted 0.990 s\n"
         "value    operation  operands    shape\n"
         "X        load                   8192 x 2048\n"
         "W        load                   2048 x 2048\n"
@@ -378,8 +378,8 @@ static void a_product_loads_transposed_files_with_one_reader(void **state) {
         "   0                132.4 MiB        4  -              -\n"
         "   1                 27.6 MiB        4  -              -\n"
         "\n"
-        "2 ranks on 2 nodes: 59.6 MiB over the network,\nvalues take 132.4 MiB of a node at mo"
-        "st, predicted 1.555 s\n";
+        "2 ranks on 2 nodes: 59.6 MiB over the network,\nvalues take at most 132.4 MiB"
+        " per node, predicted 1.555 s\n";
     struct mmul_program *p = new_program();
     const struct mmul_shape square = {1, 1, 2048, 2048};
     int x = load(p, "X", (struct mmul_shape){1, 1, 2048, 8192});
@@ -421,8 +421,8 @@ static void a_product_loads_files_with_one_reader(void **state) {
         "   0                132.4 MiB        3  -              -\n"
         "   1                 27.6 MiB        3  -              -\n"
         "\n"
-        "2 ranks on 2 nodes: 82.9 MiB over the network,\nvalues take 190.5 MiB of a node a"
-        "t most, predicted 2.066 s\n";
+        "2 ranks on 2 nodes: 82.9 MiB over the network,\nvalues take at most 190.5 MiB"
+        " per node, predicted 2.066 s\n";
     struct mmul_program *p = new_program();
     const struct mmul_shape square = {1, 1, 2048, 2048};
     int x = load(p, "X", (struct mmul_shape){1, 1, 8192, 2048}), v = load(p, "V", square);
