@@ -5,8 +5,8 @@
 #include "exec/setup/context.h"
 
 // Collective over world. Lists the sets with these names; count 0: all sets. *text (root): a
-// table with tabs, or JSON; released with mmul_free. Fails with MMUL_ERR_NO_INPUT (no rank has a set
-// of that name) and the errors of mmul_shard_list.
+// table with tabs, or JSON; released with mmul_free. Fails with MMUL_ERR_NO_INPUT (no rank has a
+// set of that name) and the errors of mmul_shard_list.
 enum mmul_status mmul_persistent_list(struct mmul_context *context, const char *const *names,
                                       int count, bool json, char **text, struct mmul_error *err);
 

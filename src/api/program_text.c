@@ -245,7 +245,7 @@ double mmul_program_plan_apart_seconds(const struct mmul_program_plan *plan, int
             continue;
         if (step->network_bytes == 0)
             seconds += step->seconds;
-        else if (step->schedule != NULL) // its operand or result moves between nodes
+        else if (step->schedule != NULL) // product with a moving operand or result
             seconds += fmin(step->seconds, step->schedule->compute_seconds + step->fused_seconds);
     }
     return seconds;

@@ -17,18 +17,18 @@ void mmul_ending_begin(void);
 
 // Starts a thread that ends the process (code 75, without exit handlers) once the launcher of this
 // rank, such as a killed mpirun, has ended. Calls `last` before it ends the process. Open MPI
-// itself lets ranks run on for a second. The launcher is the nearest ancestor process whose
-// environment lacks this job's PMIX_NAMESPACE. Scripts between launcher and rank have it.
+// itself lets ranks run on for a second. The launcher is the nearest ancestor process with an
+// environment that lacks this job's PMIX_NAMESPACE. Scripts between launcher and rank have it.
 //
-// An mpirun on another host is watched, too: its local daemon sends SIGCONT when it has lost mpirun,
-// and the thread then looks for the connection to mpirun. An mpirun on an unreachable host is
-// treated as ended if it has sent no TCP acknowledgement for Open MPI's keep-alive time
+// An mpirun on another host is watched, too: its local daemon sends SIGCONT when it has lost
+// mpirun, and the thread then looks for the connection to mpirun. An mpirun on an unreachable host
+// is treated as ended if it has sent no TCP acknowledgement for Open MPI's keep-alive time
 // (OMPI_MCA_oob_tcp_keepalive_*; 11 s with scripts/mpimatmul.tune).
 //
 // Does nothing without PMIX_NAMESPACE, without pidfd_open (Linux before 5.3), and on later calls.
 //
 // Call this before MPI_Init. Later it cannot see a launcher that has already died: the rank then
-// has another parent. MPI_Init itself ends a rank whose launcher has died.
+// has another parent. MPI_Init itself ends a rank of a dead launcher.
 void mmul_ending_watch(void (*last)(void));
 
 // Copies `note`; mmul_ending_explanation returns the copy. Later calls do nothing. Call it on the

@@ -11,23 +11,23 @@
 #include <time.h>
 #include <unistd.h>
 
-static void call_futex(struct mmul_eventcount *bell, int operation, uint32_t value,
+static void call_futex(struct mmul_eventcount *eventcount, int operation, uint32_t value,
                        const struct timespec *until) {
-    (void)syscall(SYS_futex, &bell->rings, operation, value, until, NULL, 0);
+    (void)syscall(SYS_futex, &eventcount->notifications, operation, value, until, NULL, 0);
 }
 
 // Sequentially consistent order makes the wake-up safe: either this load sees the sleeper counted,
 // or the sleeper's futex call sees the changed word and returns. All four accesses need that order.
-void mmul_eventcount_notify(struct mmul_eventcount *bell) {
-    atomic_fetch_add(&bell->rings, 1);
-    if (atomic_load(&bell->sleepers) > 0)
-        call_futex(bell, FUTEX_WAKE, INT_MAX, NULL);
+void mmul_eventcount_notify(struct mmul_eventcount *eventcount) {
+    atomic_fetch_add(&eventcount->notifications, 1);
+    if (atomic_load(&eventcount->sleepers) > 0)
+        call_futex(eventcount, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-void mmul_eventcount_wait(struct mmul_eventcount *bell, uint32_t heard, double seconds) {
+void mmul_eventcount_wait(struct mmul_eventcount *eventcount, uint32_t seen, double seconds) {
     struct timespec most = {.tv_sec = (time_t)seconds};
     most.tv_nsec = (long)((seconds - (double)most.tv_sec) * 1e9);
-    atomic_fetch_add(&bell->sleepers, 1);
-    call_futex(bell, FUTEX_WAIT, heard, &most); // returns at once if the word has changed
-    atomic_fetch_sub(&bell->sleepers, 1);
+    atomic_fetch_add(&eventcount->sleepers, 1);
+    call_futex(eventcount, FUTEX_WAIT, seen, &most); // returns at once if the word has changed
+    atomic_fetch_sub(&eventcount->sleepers, 1);
 }

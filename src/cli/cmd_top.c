@@ -123,7 +123,7 @@ const struct command mmul_command_top = {
         "of the work, how far it is with that, its memory, temperature and watts (of a CPU its\n"
         "packages', by RAPL and hwmon; of a card by hwmon or NVML), - where the system does not\n"
         "tell; of a program with a loop turns, windows per second, the numbers that it has\n"
-        "printed last, and one of them as a curve: its loss. q leaves, up and down show other\n"
+        "printed last, and one of them as a curve: its loss. q quits, up and down show other\n"
         "ranks, tab shows the next job. The job does not notice.\n"
         "A job says this in a file in $XDG_RUNTIME_DIR/mpimatmul, or /tmp/mpimatmul-<uid>, which "
         "is\n"

@@ -181,7 +181,7 @@ static void draw_job(struct screen *screen, const struct mmul_job_state *job) {
 
 static void draw_screen(struct screen *screen) {
     const int count = mmul_jobs_count(screen->jobs);
-    char keys[128] = "q leaves";
+    char keys[128] = "q: quit";
     erase();
     for (int i = 0; i < count; i++) {
         const struct mmul_job_state *job = mmul_jobs_get(screen->jobs, i);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Root asks each leader in turn for its time. The leader's time is taken to be that of the middle of
-// the round trip. The shortest round trip is used.
+// Root asks each leader in turn for its time. The leader's time is taken to be that of the middle
+// of the round trip. The shortest round trip is used.
 #include "comm/clocks.h"
 
 #include "base/clock.h"
@@ -32,9 +32,9 @@ static int measure_leader(MPI_Comm mpi, int leader, double *ahead) {
     return code == MPI_SUCCESS ? send_time(mpi, leader, *ahead) : code;
 }
 
-// Runs on every leader but root: sends its time for each message of root. The last message from root
-// is the measured offset. The first wait may be long and sleeps. Later waits poll, because a sleep
-// would be measured as travel time.
+// Runs on every leader but root: sends its time for each message of root. The last message from
+// root is the measured offset. The first wait may be long and sleeps. Later waits poll, because a
+// sleep would be measured as travel time.
 static int answer_root(MPI_Comm mpi, double *ahead) {
     MPI_Request request;
     int code = MPI_Irecv(ahead, 1, MPI_DOUBLE, 0, TAG, mpi, &request);

@@ -144,9 +144,10 @@ static enum mmul_status read_parts(struct mmul_evaluator *e, const struct mmul_a
         enum mmul_status status =
             mmul_argument_get_integer(e, argument, "indices_or_sections", &parts);
         if (status == MMUL_OK && (parts < 1 || parts > MMUL_TUPLE_MOST || size % parts != 0))
-            return mmul_evaluator_fail(e, argument->node,
-                                       "an axis of %lld has no %lld equal parts (at most %d)",
-                                       (long long)size, (long long)parts, MMUL_TUPLE_MOST);
+            return mmul_evaluator_fail(
+                e, argument->node,
+                "an axis of %lld cannot be divided into %lld equal parts (at most %d)",
+                (long long)size, (long long)parts, MMUL_TUPLE_MOST);
         *count = (int)parts;
         for (int i = 1; i <= *count; i++)
             bounds[i] = size / parts * i;

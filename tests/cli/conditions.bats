@@ -99,7 +99,7 @@ save("stop.npy", zeros((1, 1)) + stop)'
     as_reference
     program run e.py --check
     expect_status 0
-    grep -q '^loop of line 4: up to 2000 turns of ' <<< "$output"
+    grep -q '^loop in line 4: up to 2000 turns of ' <<< "$output"
     ranks 2 run e.py --report r.json --log log --html page.html --metrics m.jsonl
     expect_status 0
     py -c 'import json; assert json.load(open("r.json"))["before"]["programs"] > 30'
@@ -175,7 +175,7 @@ print(max(state[0]))"
 }
 
 @test "invalid conditions are refused with their place, and a failure names its turn" {
-    local where='where(c, x, y) chooses element by element' other='where(c, x, y) chooses without 'if''
+    local where='where(c, x, y) chooses element by element' other="where(c, x, y) chooses without 'if'"
     local place="'if' on a computed number is only allowed inside loop(...) and outside of functions"
     # fails TEXT LINE [HINT [checked]]: the run ends with 65, and with `checked` so does --check.
     fails() {

@@ -68,7 +68,7 @@ assert 0.4 < (half == 0).mean() < 0.7 and 0.65 < (quarter == 0).mean() < 0.95'
     refuses $'x = generate((3, 4))\nsave("y.npy", dropout(x, 0.5, -1, 0))' \
         'e.py:2:15: dropout: seed and turn are whole numbers from 0 on'
     refuses $'x = generate((3, 4))\nsave("y.npy", dropout(x, 0.5, 1, 0.5))' \
-        'e.py:2:34: turn is a number, expected an integer'
+        'e.py:2:34: turn is a number, expected a whole number'
     refuses $'x = generate((3, 4))\nsave("y.npy", dropout(3, 0.5, 1, 0))' \
         'e.py:2:23: x is a whole number, expected a matrix'
 }

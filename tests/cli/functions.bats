@@ -62,7 +62,7 @@ END
     refused 2:7 "the slice is empty: [0:1:-1] of 2" "" 'y = x[0:5:-1]'
     refused 2:10 "the slice is empty: [2:2:3] of 3" "" 'y = x[:, 2:2:3]'
     refused 2:9 "the step of a slice is 0" "" 'y = x[::0]'
-    refused 2:9 "a step of a slice is a number, expected an integer" "" 'y = x[::0.5]'
+    refused 2:9 "a step of a slice is a number, expected a whole number" "" 'y = x[::0.5]'
     refused 2:5 "a tuple takes a single index" "" 'y = (1, 2)[::-1]'
 }
 
@@ -98,7 +98,7 @@ END
     refused 2:13 "axis 0 is given twice" "" 'y = flip(x, (0, -2))'
     refused 2:11 "stack takes a tuple of matrices: (x, y)" "" 'y = stack(x)'
     refused 2:11 "matrices of 2 and of 1 axes" "" 'y = stack((x, r))'
-    refused 2:14 "an axis of 2 has no 3 equal parts (at most 64)" "" 'y = split(x, 3)'
+    refused 2:14 "an axis of 2 cannot be divided into 3 equal parts (at most 64)" "" 'y = split(x, 3)'
     refused 2:14 "empty part [1:1] of 2" "" 'y = split(x, (1, 1))'
     refused 2:13 "reps holds 0: at least 1" "" 'y = tile(x, (1, 0))'
     refused 2:15 "repeats is 0: at least 1" "" 'y = repeat(x, 0)'
@@ -173,7 +173,7 @@ assert 0 < x.sum() < 20 and 0 < y.sum() < 20 and not (x * y).any()'
 64 stack: values of 2 and of 1 axes
 64 stack needs at least one value
 64 stack of values of 4 axes: at most 3
-64 an axis of 6 has no 4 equal parts
+64 an axis of 6 cannot be divided into 4 equal parts
 64 empty part [2:2] of 6
 64 reps is (0,): expected 1 to 4 numbers of at least 1
 64 repeats is 1.5, expected an integer

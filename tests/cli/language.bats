@@ -168,15 +168,15 @@ for k in loop(3):
     print(k, x[k], sum(s[k // 2]), clip(k, 1, 2))
 END
     agree
-    local row="which is a row (1 x 3) here"
+    local row="which is stored as a row (1 x 3)"
     refused 2:7 "index 2 of an axis of 2: expected -2 to 1" "" 'y = x[2]'
     refused 2:13 "3 indices for 2 axes (2 x 3)" "" 'y = x[0, 1, 2]'
-    refused 2:7 "an index is a number, expected an integer" "" 'y = x[1.5]'
+    refused 2:7 "an index is a number, expected a whole number" "" 'y = x[1.5]'
     refused 2:7 "cannot index with a matrix: expected a number" \
         "take(table, ids) selects rows by a matrix of indices" 'y = x[x]'
-    refused 2:5 "an index of one axis, $row" "x[0, i] is an element" 'y = x[0][1]'
-    refused 2:5 "a slice of one axis, $row" "x[:, a:b] has elements a to b - 1" 'y = x[0][1:3]'
-    refused 2:5 "a slice of one axis, $row" "x[:, a:b] has elements a to b - 1" 'y = x[0][:1]'
+    refused 2:5 "an index of a one-axis array, $row" "x[0, i] is an element" 'y = x[0][1]'
+    refused 2:5 "a slice of a one-axis array, $row" "x[:, a:b] has elements a to b - 1" 'y = x[0][1:3]'
+    refused 2:5 "a slice of a one-axis array, $row" "x[:, a:b] has elements a to b - 1" 'y = x[0][:1]'
     local ids='ids has 4 axes (1 x 2 x 3 x 4), expected 1 to 3: the result has one more'
     local reshaped='reshape(ids, (m, n)) before the call, reshape(..., shape) after it'
     refused 2:17 "$ids" "$reshaped" 'y = one_hot(    zeros((1, 2, 3, 4)), 5)'
@@ -184,7 +184,7 @@ END
     refused 2:10 'table has 3 axes (2 x 3 x 4), expected 2' '' 'y = take(zeros((2, 3, 4)), x)'
     refused 2:5 "len of a one-axis array, $row" "x.shape[1] is the number of elements" 'y = len(x[0])'
     refused 2:9 "len needs a tuple, a string or a matrix, found a whole number" "" 'y = len(3)'
-    refused 2:20 "sum along axis 0 of one axis, $row" "axis=-1 runs along its elements" 'y = sum(x[0], axis=0)'
+    refused 2:20 "sum along axis 0 of a one-axis array, $row" "axis=-1 runs along its elements" 'y = sum(x[0], axis=0)'
     refused 2:21 "keepdims is 2, expected True, False, 1 or 0" "" 'y = sum(x, keepdims=2)'
     refused 2:5 "arange: 0 numbers, expected 1 to 2147483647" "" 'y = arange(0)'
     refused 2:5 "arange: the step must not be 0" "" 'y = arange(1, 5, 0)'
@@ -195,7 +195,8 @@ END
     refused 2:5 "clip: argument 'high' is missing" "clip(x, low, high)" 'y = clip(x, 0)'
     refused 2:5 "softmax along axis -2: causal needs the last axis" "" 'y = softmax(x, causal=True, axis=0)'
     refused 2:21 "axis 2 of 2 axes: expected -2 to 1" "" 'y = softmax(x, axis=2)'
-    refused 2:21 "sort along axis 0 of one axis, $row" "axis=-1 runs along its elements" 'y = sort(x[0], axis=0)'
+    refused 2:21 "sort along axis 0 of a one-axis array, $row" "axis=-1 runs along its elements" \
+        'y = sort(x[0], axis=0)'
     refused 2:21 "axis -3 of 2 axes: expected -2 to 1" "" 'y = argsort(x, axis=-3)'
     refused 2:24 "descending is 2, expected True, False, 1 or 0" "" 'y = sort(x, descending=2)'
 }
@@ -223,13 +224,13 @@ def closest(x, y):
     return sum(abs(y - x))
 for i in loop(3):
     print(hits, loss, mean(y >= p), closest(p, y), closest(p, y * 2))'
-    pairs='all pairs of' of='covers the differences of all pairs of 5 x 1 and 1 x 5'
+    pairs='compares all pairs of' of='covers the differences of all pairs of 5 x 1 and 1 x 5'
     for count in 1 2; do
         ranks "$count" run e.py --quiet
         expect_status 0
-        [ "$stderr" = "mpimatmul: warning: e.py:3:13: $pairs p (5 x 1) and y (1 x 5) are compared
+        [ "$stderr" = "mpimatmul: warning: e.py:3:13: $pairs p (5 x 1) and y (1 x 5)
 mpimatmul: warning: e.py:4:8: mean $of
-mpimatmul: warning: e.py:10:28: $pairs y (1 x 5) and p (5 x 1) are compared
+mpimatmul: warning: e.py:10:28: $pairs y (1 x 5) and p (5 x 1)
 mpimatmul: warning: e.py:8:12: sum $of" ] || { show; return 1; }
     done
     script 'x = ones((5, 1))

@@ -56,7 +56,7 @@ plan base model"
     run copy/scripts/check-layers
     expect_status 1
     [ "${lines[0]}" = "src/exec/memory/new.c:1: 'exec/job/matmul.h' is out of reach for room memory of exec, whose \
-rooms are, from the bottom up: setup memory worker steps tasks traffic conduct job" ]
+rooms are, from the bottom up: threads setup status memory worker steps tasks traffic conduct job" ]
     [ "${lines[1]}" = "src/base/attic: is no room of its layer" ]
     [ "${lines[2]}" = "src/exec/attic: is no room of its layer" ]
     [[ ${lines[3]} =~ ^src/exec/job:\ has\ [0-9]+\ files,\ a\ room\ has\ at\ most\ 30$ ]]

@@ -140,7 +140,8 @@ limit_files() {
     rm z.npy m.jsonl
     for count in 1 2; do
         limit_files "${launch[@]}" -n $count "$MPIMATMUL" mul a.npy a.npy -o o.npy
-        expect_failure 71 "cannot start MPI: $limit, Open MPI shares files of 4100 KiB" "ulimit -f unlimited"
+        expect_failure 71 "cannot start MPI: the file size limit (ulimit -f) is 100.0 KiB, but Open MPI needs shared \
+files of 4100 KiB" "ulimit -f unlimited"
     done
     expect_only_files a.npy s.npy several.py shared.py turns.py words.py
 }

@@ -262,7 +262,7 @@ fails() {
         "e.py:4:13: 'y' was assigned only inside a loop(...) that has ended"
     fails $'def f(x):\n    for i in loop(3):\n        x = x + 1\n    return x\ny = f(x)' \
         'e.py:3:5: loop(...) is not allowed inside a function' checked
-    fails $'for k in loop(1.5):\n    x = x' 'e.py:2:15: a bound of loop is a number, expected an integer'
+    fails $'for k in loop(1.5):\n    x = x' 'e.py:2:15: a bound of loop is a number, expected a whole number'
     fails $'for k in loop(0, 9, 2):\n    x = x' 'e.py:2:21: loop takes one or two whole numbers'
     fails 'y = loop(3)' 'e.py:2:5: loop can only be used in a loop: for i in loop(...):'
     fails $'i = load("i.npy")\nfor k in loop(5):\n    y = cross_entropy(x[:, :2] * 1, minimum(i, k))' \

@@ -211,7 +211,7 @@ END
     ranks 2 run big.py --device cpu --memory 1MiB
     expect_status 71
     local needed="mpimatmul: cannot fit the program's values: 34.3 MiB, and "
-    [[ $stderr == "$needed"*" of work space, on '$(hostname)', of 1.0 MiB the processes "* ]]
+    [[ $stderr == "$needed"*" of work space, needed on '$(hostname)', where the limit of 1.0 MiB "* ]]
     ranks 2 run big.py --device cpu --memory 400MiB
     expect_quiet_success
     # Without --memory the shards may exceed the memory: a folder may be on a disk.

@@ -103,7 +103,7 @@ print([(rank["device"], rank["end"] - rank["begin"]) for rank in json.load(open(
     printf '%s cpu\n' elsewhere > lab.txt
     ranks 1 mul A.bin B.bin -o D.bin --device @lab.txt
     expect_failure 65 "'lab.txt' has no device for rank 0 of host '$(uname -n)'" \
-        "list one device per rank of each host, by the name \`hostname\` prints there"
+        "list one device per rank for each host, with host names as \`hostname\` prints them"
     ranks 2 mul A.bin B.bin -o D.bin --device @missing.txt
     expect_failure 66 "cannot open 'missing.txt': No such file or directory"
     [ ! -e D.bin ]

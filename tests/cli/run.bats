@@ -55,9 +55,9 @@ y = sofmax(x)' "e.py:2:5: unknown name 'sofmax'" "'softmax'?"
         "e.py:1:40: approximate 'tan' is unknown: expected none or tanh" '"tanh"?'
     flags='expected True, False, 1 or 0'
     refuses 'x = softmax(generate((3, 4)), causal=2)' "e.py:1:38: causal is 2, $flags"
-    refuses 'x = softmax(generate((3, 4)), "yes")' "e.py:1:31: causal is a string here, $flags"
+    refuses 'x = softmax(generate((3, 4)), "yes")' "e.py:1:31: causal is a string, $flags"
     refuses 'x = rope(generate((3, 4)), interleaved=-1)' "e.py:1:40: interleaved is -1, $flags"
-    refuses $'q = generate((3, 4))\nx = attention(q, q, q, causal=1.0)' "e.py:2:31: causal is a number here, $flags"
+    refuses $'q = generate((3, 4))\nx = attention(q, q, q, causal=1.0)' "e.py:2:31: causal is a number, $flags"
     refuses 'x = place(generate((3, 4)), "row")' \
         "e.py:1:29: placement 'row' is unknown: expected rows, cols, replicate or grid" '"rows"?'
 }
@@ -282,8 +282,8 @@ END
             script "x = load(\"v.npy\")
 print($name(x, axis=$axis))"
             program run e.py
-            expect_failure 65 "e.py:2:$((16 + ${#name})): $name along axis $axis of one axis, which is a row$(
-                ) (1 x 5) here" "axis=-1 runs along its elements"
+            expect_failure 65 "e.py:2:$((16 + ${#name})): $name along axis $axis of a one-axis array, $(
+                )which is stored as a row (1 x 5)" "axis=-1 runs along its elements"
             ! PYTHONPATH=$REPO/tests py -c "from reference import *
 $name(load('v.npy'), axis=$axis)" 2> /dev/null || return 1
         done
@@ -293,8 +293,8 @@ $name(load('v.npy'), axis=$axis)" 2> /dev/null || return 1
         script "x, y = load(\"v.npy\"), load(\"m.npy\")
 print(concat((y, x)${row:5}))"
         program run e.py
-        expect_failure 65 "e.py:2:${row:0:2}: concat along axis ${row:3:1} of one axis, which is a row$(
-            ) (1 x 5) here" "axis=-1 joins the elements, axis=-2 stacks the rows"
+        expect_failure 65 "e.py:2:${row:0:2}: concat along axis ${row:3:1} of a one-axis array, $(
+            )which is stored as a row (1 x 5)" "axis=-1 joins the elements, axis=-2 stacks the rows"
         ! PYTHONPATH=$REPO/tests py -c "from reference import *
 concat((load('m.npy'), load('v.npy'))${row:5})" 2> /dev/null || return 1
     done
@@ -333,7 +333,7 @@ save("x.npy", x)'
     program run e.py n=600 --check
     [ "${output##*values take }" != "$output" ]
     local long=${output##*values take }
-    [ "${short%% of*}" = "${long%% of*}" ]
+    [ "${short%% per*}" = "${long%% per*}" ]
 }
 
 @test "run: log, trace and report of two ranks agree" {
@@ -500,8 +500,8 @@ assert (y == np.load("x.npy").astype("f4") * 2).all()'
     program run p.py "N=1${long}3"
     expect_failure 64 "'N=1${long::26}..${long::28}3': expected a number after '='"
     program run p.py "A${long}Z=3"
-    expect_failure 64 "'A${long::28}..${long::26}Z=3': no line of 'p.py' gives 'A${long::28}..${long::28}Z' a number $(
-        )or string" "it has 'N'"
+    expect_failure 64 "'A${long::28}..${long::26}Z=3': no line of 'p.py' assigns a number or $(
+        )string to 'A${long::28}..${long::28}Z'" "it has 'N'"
     program run p.py "A${long}Z"
     expect_failure 64 "run: expected NAME=VALUE, found 'A${long::28}..${long::28}Z'" \
         "mpimatmul run FILE [NAME=VALUE...] [options]"

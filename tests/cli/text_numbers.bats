@@ -321,7 +321,7 @@ mtx_refused() {
     mtx_refused 'array real general\n1 2\n1\n' "'m.mtx' ends after 1 entries, expected 2"
     mtx_refused 'array real general\n1 2\n1\n2\n\n3\n' "line 6 of 'm.mtx': expected no more than 2 entries"
     mtx_refused 'array real general\n1 2\n1\nx\n' "line 4 of 'm.mtx': expected a number, found 'x'"
-    mtx_refused 'array integer general\n1 1\n1.5\n' "line 3 of 'm.mtx': expected an integer, found '1.5'"
+    mtx_refused 'array integer general\n1 1\n1.5\n' "line 3 of 'm.mtx': expected a whole number, found '1.5'"
     mtx_refused 'coordinate real general\n2 2 1\n3 1 5\n' "line 3 of 'm.mtx': expected the number of a row, found '3'"
     mtx_refused 'coordinate real general\n2 2 1\n1 0 5\n' \
         "line 3 of 'm.mtx': expected the number of a column, found '0'"

@@ -339,7 +339,7 @@ expect_size() {
     local columns
     columns=$(LC_ALL=C.UTF-8 wc -L <<< "$screen")
     if [ "$(wc -l <<< "$screen")" -ne "$2" ] || [ "$columns" -gt "$1" ] ||
-        [[ "$(tail -n 1 <<< "$screen")" != "q leaves"* ]]; then
+        [[ "$(tail -n 1 <<< "$screen")" != "q: quit"* ]]; then
         printf '%s x %s\n%s\n' "$1" "$2" "$screen"
         return 1
     fi

@@ -127,7 +127,7 @@ END
 # values_at MIB: prints the plan's memory with that limit.
 values_at() {
     lab_mpirun node1:1,node2:1 "$MPIMATMUL" run early.py --device cpu --weights equal --memory "$1MiB" --check |
-        grep -o 'values take [0-9.]*'
+        grep -o 'values take at most [0-9.]*'
 }
 
 @test "operands sent early take more memory, and are sent when they are read if memory is short" {

@@ -88,7 +88,8 @@ END
 # neither result nor report.
 expect_failed_job() {
     expect_status "$2" || return 1
-    [ "$(grep -vE '(no fabric on this machine|this machine has a fabric): ' <<< "$log" | grep '^mpimatmul: ')" = "mpimatmul: $3" ] || return 1
+    local lines_about_fabric='(no fabric on this machine|this machine has a fabric): '
+    [ "$(grep -vE "$lines_about_fabric" <<< "$log" | grep '^mpimatmul: ')" = "mpimatmul: $3" ] || return 1
     grep -q -x -F "mpimatmul.sbatch: $1 ended with code $2" <<< "$log" || return 1
     [ -z "$(find . -name 'C.bin*')" ]
 }

@@ -44,12 +44,13 @@ static void join_child(pid_t child) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void sleep_until(struct mmul_eventcount *bell, const _Atomic int64_t *turn, int64_t goal) {
+static void sleep_until(struct mmul_eventcount *eventcount, const _Atomic int64_t *turn,
+                        int64_t goal) {
     for (;;) {
-        const uint32_t heard = mmul_eventcount_read(bell);
+        const uint32_t seen = mmul_eventcount_read(eventcount);
         if (atomic_load(turn) >= goal)
             return;
-        mmul_eventcount_wait(bell, heard, HOUR_SECONDS);
+        mmul_eventcount_wait(eventcount, seen, HOUR_SECONDS);
     }
 }
 
@@ -82,11 +83,12 @@ static void test_no_wake_up_is_lost(void **state) {
 
 static void test_an_earlier_wake_up_ends_the_sleep(void **state) {
     (void)state;
-    struct mmul_eventcount bell = {0};
-    const uint32_t heard = mmul_eventcount_read(&bell);
-    mmul_eventcount_notify(&bell);
-    mmul_eventcount_wait(&bell, heard, HOUR_SECONDS);
-    mmul_eventcount_wait(&bell, mmul_eventcount_read(&bell), 1e-6); // times out without a wake-up
+    struct mmul_eventcount eventcount = {0};
+    const uint32_t seen = mmul_eventcount_read(&eventcount);
+    mmul_eventcount_notify(&eventcount);
+    mmul_eventcount_wait(&eventcount, seen, HOUR_SECONDS);
+    mmul_eventcount_wait(&eventcount, mmul_eventcount_read(&eventcount),
+                         1e-6); // times out without a wake-up
 }
 
 static void test_a_raised_counter_wakes_waiting_ranks(void **state) {
@@ -128,7 +130,7 @@ static void test_the_leader_is_woken_at_the_requested_count(void **state) {
     atomic_store(&m->progress.wake_from_stage, 5);
     for (int64_t i = 1; i <= 6; i++) {
         mmul_progress_raise(&m->progress, 1, &m->progress.ranks[1].stages_done, i, i);
-        assert_int_equal(mmul_eventcount_read(&m->progress.ranks[0].main_thread_bell),
+        assert_int_equal(mmul_eventcount_read(&m->progress.ranks[0].main_thread_eventcount),
                          i < 5 ? 0 : i - 4);
         assert_int_equal(mmul_eventcount_read(&m->progress.ranks[1].counted), i);
     }

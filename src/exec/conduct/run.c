@@ -589,7 +589,7 @@ enum mmul_status mmul_run_execute(struct mmul_run *run, struct mmul_error *err) 
         .store = writes_back ? store_on_thread : NULL,
         .at_once = at_once,
         .is_alone = at_once && run->rank_resources.values->plan->seconds < ALONE_SECONDS,
-        .bell = &run->rank_resources.progress->ranks[comm->node_rank].main_thread_bell,
+        .eventcount = &run->rank_resources.progress->ranks[comm->node_rank].main_thread_eventcount,
         .context = &threads};
     enum mmul_status status = MMUL_OK;
     if (comm->node_rank == 0)

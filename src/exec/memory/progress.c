@@ -14,10 +14,11 @@ static const double LOOK_SECONDS = 50e-6;
 // sleeper waiting.
 static const double SLEEP_SECONDS = 0.1;
 
-// Interval between looks at the traffic when this thread moves it itself and no bell rings.
+// Interval between looks at the traffic when this thread moves it itself and no eventcount is
+// notified.
 static const double NAP_SECONDS = 5e-5;
 
-static struct mmul_eventcount *bell_of(struct mmul_run_progress *progress, int rank) {
+static struct mmul_eventcount *eventcount_of(struct mmul_run_progress *progress, int rank) {
     return rank == MMUL_TRAFFIC ? &progress->moved : &progress->ranks[rank].counted;
 }
 
@@ -38,7 +39,7 @@ static bool move_traffic_until(const struct mmul_run_progress *progress,
 
 bool mmul_progress_wait(struct mmul_run_progress *progress, int rank,
                         const _Atomic int64_t *counter, int64_t goal, struct mmul_waits *waits) {
-    struct mmul_eventcount *bell = bell_of(progress, rank);
+    struct mmul_eventcount *eventcount = eventcount_of(progress, rank);
     if (atomic_load(counter) >= goal)
         return !is_cancelled(progress);
     waits->count++;
@@ -51,13 +52,13 @@ bool mmul_progress_wait(struct mmul_run_progress *progress, int rank,
            mmul_clock_now() - begin < LOOK_SECONDS);
     atomic_store(&waits->is_waiting_for_traffic, rank == MMUL_TRAFFIC);
     for (;;) {
-        const uint32_t heard = mmul_eventcount_read(bell);
+        const uint32_t seen = mmul_eventcount_read(eventcount);
         if (atomic_load(counter) >= goal || is_cancelled(progress))
             break;
         if (waits->poll_traffic != NULL && waits->poll_traffic(waits->context))
             continue;
         waits->sleeps++;
-        mmul_eventcount_wait(bell, heard,
+        mmul_eventcount_wait(eventcount, seen,
                              waits->poll_traffic != NULL ? NAP_SECONDS : SLEEP_SECONDS);
     }
     atomic_store(&waits->is_waiting_for_traffic, false);
@@ -71,15 +72,15 @@ void mmul_progress_raise(struct mmul_run_progress *progress, int rank, _Atomic i
         ;
     if (now >= value)
         return;
-    mmul_eventcount_notify(bell_of(progress, rank));
+    mmul_eventcount_notify(eventcount_of(progress, rank));
     if (rank != MMUL_TRAFFIC && stages >= atomic_load(&progress->wake_from_stage))
-        mmul_eventcount_notify(&progress->ranks[0].main_thread_bell);
+        mmul_eventcount_notify(&progress->ranks[0].main_thread_eventcount);
 }
 
 void mmul_progress_wake_all(struct mmul_run_progress *progress) {
     mmul_eventcount_notify(&progress->moved);
     for (int i = 0; i < progress->rank_count; i++) {
         mmul_eventcount_notify(&progress->ranks[i].counted);
-        mmul_eventcount_notify(&progress->ranks[i].main_thread_bell);
+        mmul_eventcount_notify(&progress->ranks[i].main_thread_eventcount);
     }
 }

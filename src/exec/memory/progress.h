@@ -3,11 +3,11 @@
 // the shared segment: those of the run, then those of each stage. A counter of the traffic has one
 // writer and only grows, except for rows_complete when a product is computed again.
 //
-// A waiting thread polls for a short while and then sleeps on a bell until the counter's writer
-// rings it. Each rank has one bell for the counters of its own work, whichever rank raises them;
-// the traffic has one bell. A leader's main thread has a bell of its own: it naps between MPI
-// calls, since MPI cannot wake it, and is woken by progress on its node. All bells ring when the
-// run is cancelled.
+// A waiting thread polls for a short while and then sleeps on an eventcount until the counter's
+// writer notifies it. Each rank has one for the counters of its own work, whichever rank raises
+// them; the traffic has one. A leader's main thread has one of its own: it naps between MPI calls,
+// since MPI cannot wake it, and is woken by progress on its node. All are notified when the run is
+// cancelled.
 #pragma once
 
 #include <stdatomic.h>
@@ -59,14 +59,14 @@ struct mmul_run_progress_rank {
     _Atomic int64_t stages_done; // stages in which this rank has done its part
     // Rings when stages_done or a stage's counter of this rank has grown.
     struct mmul_eventcount counted;
-    struct mmul_eventcount main_thread_bell; // wakes its main thread
+    struct mmul_eventcount main_thread_eventcount; // wakes its main thread
     char padding[40];
 };
 
 struct mmul_run_progress {
     _Atomic int cancelled; // set by any rank: something failed, and no more needs to be computed
     int rank_count;
-    struct mmul_eventcount moved; // rings when a counter of the traffic has grown
+    struct mmul_eventcount moved; // notified when a counter of the traffic has grown
     // Set by the leader: a rank that has done this many stages, or raises a counter in the last of
     // them, wakes the leader's main thread.
     _Atomic int64_t wake_from_stage;

@@ -187,7 +187,7 @@ void mmul_steals_end_lines(struct mmul_stage *stage) {
         return;
     atomic_store(&rank_resources->loans->made, rank_resources->loans->taken);
     mmul_eventcount_notify(
-        &rank_resources->progress->ranks[stage->comm->node_rank].main_thread_bell);
+        &rank_resources->progress->ranks[stage->comm->node_rank].main_thread_eventcount);
 }
 
 // ------------------------------------------------------------------------------------- main thread

@@ -206,7 +206,7 @@ static void *run_compute_thread(void *argument) {
     pipeline->compute(pipeline->context);
     crew_here = NULL;
     end_helpers(&crew);
-    mmul_eventcount_notify(pipeline->bell);
+    mmul_eventcount_notify(pipeline->eventcount);
     return NULL;
 }
 
@@ -222,7 +222,7 @@ static int run_attend_loop(const struct mmul_compute_thread *pipeline, pthread_t
                            int code) {
     double nap = NAP_LEAST_SECONDS;
     for (;;) {
-        const uint32_t heard = mmul_eventcount_read(pipeline->bell);
+        const uint32_t seen = mmul_eventcount_read(pipeline->eventcount);
         enum mmul_poll_result what = pipeline->attend(pipeline->context);
         if (what == MMUL_POLL_FINISHED)
             return code;
@@ -236,7 +236,7 @@ static int run_attend_loop(const struct mmul_compute_thread *pipeline, pthread_t
         }
         const double most = what == MMUL_POLL_AWAITED ? AWAITED_NAP_SECONDS : NAP_MOST_SECONDS;
         nap = nap < most ? nap : most;
-        mmul_eventcount_wait(pipeline->bell, heard, nap);
+        mmul_eventcount_wait(pipeline->eventcount, seen, nap);
         nap *= 1.5;
     }
 }
@@ -252,7 +252,7 @@ enum mmul_status mmul_compute_thread_run(const struct mmul_compute_thread *pipel
     pthread_t thread, storing;
     struct mmul_eventcount own = {0};
     struct mmul_compute_thread with = *pipeline;
-    with.bell = pipeline->bell != NULL ? pipeline->bell : &own;
+    with.eventcount = pipeline->eventcount != NULL ? pipeline->eventcount : &own;
     if (with.at_once) {
         run_compute_thread(&with);
         (void)run_attend_loop(&with, NULL, 0);

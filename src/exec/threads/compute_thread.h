@@ -26,15 +26,16 @@ struct mmul_compute_thread {
     // Call compute on the calling thread, and attend afterwards, for work shorter than a thread's
     // start. compute then makes progress itself where it waits.
     bool at_once;
-    bool is_alone;                // no helper threads: starting one takes longer than it would save
-    struct mmul_eventcount *bell; // borrowed: ring it to have attend called at once; or NULL
+    bool is_alone; // no helper threads: starting one takes longer than it would save
+    struct mmul_eventcount
+        *eventcount; // borrowed: notify it to have attend called at once; or NULL
     void *context;
 };
 
 // Runs `pipeline`. Returns when compute has returned and attend has reported its end. attend is
-// called again at once if it moved something, compute returns, or the bell rings. Otherwise it is
-// called after a nap of growing length: MPI makes progress only inside its calls, and a call takes
-// time of the core that computes.
+// called again at once if it moved something, compute returns, or the eventcount is notified.
+// Otherwise it is called after a nap of growing length: MPI makes progress only inside its calls,
+// and a call takes time of the core that computes.
 // Fails with MMUL_ERR_SYSTEM if the thread cannot be started. attend has finished even so, because
 // other ranks wait for this rank's traffic.
 enum mmul_status mmul_compute_thread_run(const struct mmul_compute_thread *pipeline,

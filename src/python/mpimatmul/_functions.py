@@ -83,7 +83,7 @@ def split(x, indices_or_sections, axis=None):
     parts = []
     for begin, end in zip([0, *ends], ends):
         if not begin < end <= size:
-            raise Error(64, f"empty part: [{begin}:{end}] of {size}")
+            raise Error(64, f"empty part [{begin}:{end}] of {size}")
         parts.append(x[(slice(None),) * (x.ndim + along) + (slice(begin, end),)])
     return tuple(parts)
 
@@ -119,7 +119,7 @@ def _triangle(name, what):
     def operation(x, k=0):
         x = as_value(x)
         if x.is_row:
-            raise Error(64, f"{name} of one axis, which is a row (1 x {x.shape[1]}) here")
+            raise Error(64, f"{name} of a one-axis array, which is stored as a row (1 x {x.shape[1]})")
         return apply(name, [x], count=_whole("k", k))
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"Zeros {what} diagonal k; k is so many columns to the right of the main one."

@@ -290,7 +290,8 @@ def _slice(x, key):
     is_slice = isinstance(key[0], slice) if key else False
     if x.is_row and len(key) == 1 and (is_slice or isinstance(key[0], (int, numpy.integer))) and \
             not (is_slice and key[0] == slice(None)):
-        raise Error(64, f"{'a slice' if is_slice else 'an index'} of one axis, which is a row (1 x {x.shape[1]}) here",
+        raise Error(64, f"{'a slice' if is_slice else 'an index'} of a one-axis array, "
+                        f"which is stored as a row (1 x {x.shape[1]})",
                     "x[:, a:b] has elements a to b - 1" if is_slice else "x[0, i] is an element")
     begin, end, step, stay = zip(*[(0, 1, 1, True)] * (4 - x.ndim), *_bounds(key, x.shape))
     return _drop_axes(apply("slice", [x], begin=begin, end=end, step=step), [not s for s in stay[4 - x.ndim:]])
@@ -372,7 +373,7 @@ def _along(name, x, axis):
     """As _axis, but refuses axis 0 of a one-axis value, which is a row here."""
     along = _axis(axis, x.ndim)
     if x.is_row and axis >= 0:
-        raise Error(64, f"{name} along axis {axis} of one axis, which is a row (1 x {x.shape[1]}) here: "
+        raise Error(64, f"{name} along axis {axis} of a one-axis array, which is stored as a row (1 x {x.shape[1]}): "
                         "axis=-1 runs along its elements")
     return along
 
@@ -484,7 +485,7 @@ def concat(values, axis=0):
     if not values:
         raise Error(64, "concat needs at least one value")
     for row in (v for v in values if v.is_row and axis in (0, 1)):
-        raise Error(64, f"concat along axis {axis} of one axis, which is a row (1 x {row.shape[1]}) here: "
+        raise Error(64, f"concat along axis {axis} of a one-axis array, which is stored as a row (1 x {row.shape[1]}): "
                         "axis=-1 joins the elements, axis=-2 stacks the rows")
     joined = values[0]
     for other in values[1:]:
