@@ -97,7 +97,7 @@ expect_narrow() {
     # The device hangs in its fourth product. The test waits no longer than the limit of one call.
     program devices --test --device faulty:hang=4:cpu --device-timeout 0.2 --quiet
     expect_failure 79 "1 of 1 device failed"
-    [ "$(remembered '[e["failure"][-27:] for e in t if "hang" in e["device"]]')" = "['hangs: a call exceeded 0.2 s']" ]
+    [ "$(remembered '[e["failure"][-28:] for e in t if "hang" in e["device"]]')" = "['hangs: a call exceeded 0.2 s']" ]
 }
 
 @test "float64 products are tested on a device with doubles, and a device without them says so" {
@@ -169,7 +169,7 @@ used_device() {
     grep -q "failed its test (" r.json
     command=(devices)
     card
-    grep -q "nobody: failed its test (" <<< "$output"
+    grep -q "unused: failed its test (" <<< "$output"
     card MMUL_CARD_DRIVER=another
     expect_quiet_success
     [[ "$output" != *"failed its test"* ]]
@@ -191,7 +191,7 @@ used_device() {
     command=(devices --test --device 0:0)
     card MMUL_CARD=crash
     [ "$status" -ge 128 ]
-    [ "$(remembered '[(e["device"], e["passed"], e["failure"][:20]) for e in t]')" = \
+    [ "$(remembered '[(e["device"], e["passed"], e["failure"][:23]) for e in t]')" = \
         "[('0:0', False, 'its test did not finish')]" ]
     command=(devices --json)
     card

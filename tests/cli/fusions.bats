@@ -320,7 +320,7 @@ END
 memory_of() {
     printf '%s\n' 'x = generate((1024, 1024), kind="normal", seed=1)' "$@" > e.py
     program run e.py --check
-    sed -n 's/.*values take \([0-9.]* [KMG]iB\) of.*/\1/p' <<< "$output"
+    sed -n 's/.*values take at most \([0-9.]* [KMG]iB\) per.*/\1/p' <<< "$output"
 }
 
 @test "intermediate values take no memory" {

@@ -174,7 +174,7 @@ steps() {
     program run e.py --check --verbose
     expect_status 0
     sed -n '/^step /,$p' <<< "$output" | sed '1d;/^$/,$d;s/^ *[0-9]*  //;s/  .*//'
-    sed -n 's/.*values take \([0-9.]* [KMG]iB\) of.*/\1/p' <<< "$output"
+    sed -n 's/.*values take at most \([0-9.]* [KMG]iB\) per.*/\1/p' <<< "$output"
 }
 
 @test "search is one step without memory for the product, unless another step reads it or it is small" {
