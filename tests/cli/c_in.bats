@@ -111,7 +111,7 @@ np.save("w.npy", np.zeros(22, "f4"))
 END
     program mul A.npy B.npy --beta 1 --c-in w.npy
     expect_failure 65 "cannot add 'w.npy' (1 x 22) to a result of 2 x 3 x 37 x 23: shapes differ" \
-        "sizes of 1 are repeated: a bias is 1 x 23, a column 37 x 1"
+        "sizes of 1 are broadcast: a bias is 1 x 23, a column 37 x 1"
 }
 
 @test "a C that no beta reads gives a warning, also under --quiet, but not with --beta 0" {

@@ -140,7 +140,7 @@ END
         "cannot multiply 'S.bin' (2 x 3 x 4 x 5) by 'U.bin' (5 x 3 x 5 x 4): batch sizes 2 and 5 differ" "" \
         mul S.bin U.bin
     both_refused 65 "cannot add 'A.bin' (17 x 31) to a result of 17 x 13: shapes differ" \
-        "sizes of 1 are repeated: a bias is 1 x 13, a column 17 x 1" \
+        "sizes of 1 are broadcast: a bias is 1 x 13, a column 17 x 1" \
         mul A.bin B.bin --c-in A.bin --beta 1
     both_refused 65 "cannot multiply 'A.bin' (17 x 31) by 'C.bin' (17 x 13): inner sizes 31 and 17 differ" "" \
         plan A.bin C.bin

@@ -324,7 +324,7 @@ END
         ranks $count run p.py n=large -q
         expect_failure 65 "'large.npy' holds 16777217 at [0, 0, 0, 0]: float32 is exact up to 16777216"
         ranks $count run whole.py n=huge -q
-        expect_failure 65 "cannot write 'x2.npy': 2147483648 is no int32"
+        expect_failure 65 "cannot write 'x2.npy': 2147483648 is not a valid int32"
     done
     expect_only_files half.npy huge.npy large.npy p.py sum.py whole.py x.npy
     program run whole.py n=large -q
