@@ -208,7 +208,8 @@ static void judge_room(struct mmul_findings *judgement, const struct mmul_machin
                           mmul_bytes_format((int64_t)memory, bytes),
                           mmul_bytes_format(MEMORY_LEAST, least));
         mmul_findings_add_fix(
-            judgement, "%sps -eo rss,pid,user,comm --sort=-rss   # end what is not needed", on);
+            judgement,
+            "%sps -eo rss,pid,user,comm --sort=-rss   # end programs that are not needed", on);
     }
     if (shared < SHARED_LEAST) {
         mmul_findings_add(judgement, machine,

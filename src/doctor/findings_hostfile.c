@@ -168,7 +168,7 @@ static void judge_refusal(struct mmul_findings *judgement) {
         mmul_findings_add_fix(judgement, "unset OMPI_MCA_plm_rsh_agent   # it names no program");
     else
         mmul_findings_add_fix(
-            judgement, "mpirun%s%s%s -n 1 --do-not-launch true   # says all of it",
+            judgement, "mpirun%s%s%s -n 1 --do-not-launch true   # shows the whole message",
             path != NULL ? " --hostfile '" : "", path != NULL ? path : "", path != NULL ? "'" : "");
 }
 

@@ -51,13 +51,13 @@ TypeError: np.add.reduce is not of values: np.add.reduce(value.numpy()) is an ar
 TypeError: ~ needs bools: x != 0 converts numbers
 TypeError: & needs bools: x != 0 converts numbers
 TypeError: | needs bools: x != 0 converts numbers
-Error: cannot index by bools: the number of elements is unknown before the run (where(mask, x, other) has the
-  sizes of x)
+Error: cannot index by bools: the number of elements is unknown before the run (where(mask, x, other) has the sizes
+  of x)
 Error: cannot take [a value of float64] of a value: expected whole numbers
-Error: cannot take [an array] of a value: expected begin:end:step, or a number (x[ids], or take(x, ids), has rows by
-  whole numbers)
-Error: cannot iterate over a one-axis value, which is stored as a row (1 x 3) here (x.tolist()[0] has its
-  numbers, x.reshape(-1, 1) is a column)
+Error: cannot take [an array] of a value: expected begin:end:step, or a number (x[ids] or take(x, ids) selects rows
+  by integers)
+Error: cannot iterate over a one-axis value, which is stored as a row (1 x 3) here (x.tolist()[0] has its numbers,
+  x.reshape(-1, 1) is a column)
 Error: flatten from axis 1 to axis 0 of 2: start_dim must not exceed end_dim
 Error: attention: the mask 'argument 4 of attention' holds whole numbers: expected True and False, or floats that
   are added to the scores (compare it: mask != 0)

@@ -61,7 +61,7 @@ static void a_block_that_no_device_repairs_is_an_error(void **state) {
     assert_int_equal(check_block(&rank, &block),
                      MMUL_ERR_WRONG); // the reference device was the last one
     assert_string_equal(rank.err.text, "rank 3: result is wrong in rows 7-68 of matrix 2, also "
-                                       "after it was computed again");
+                                       "after a second computation");
     assert_string_equal(rank.err.hint, "suspect the memory or the processor of that machine");
     stop_rank(&rank);
     teardown(&bench);

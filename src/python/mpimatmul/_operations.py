@@ -400,7 +400,7 @@ def _reduction(name, what):
             raise Error(64, f"{name}: dtype and out are not supported")
         x, axis = as_value(x), more[0] if more else axis
         if axis is None and x.are_pairs and name in ("sum", "mean"):
-            warn(f"{name} is of the differences of all pairs of {x.shape[-1]} x 1 and 1 x {x.shape[-1]}")
+            warn(f"{name} covers the differences of all pairs of {x.shape[-1]} x 1 and 1 x {x.shape[-1]}")
         if axis is None:
             return _drop_axes(apply(name, [x], axis=0), [not keepdims] * x.ndim)
         along = _along(name, x, axis)

@@ -287,7 +287,7 @@ def apply(name, operands, ndim=None, **parameters):
         if len(operands) == len(values) == 2 and _are_column_and_row(*sizes):
             result.are_pairs |= name == "subtract"
             if name in _COMPARISONS:
-                warn("all pairs of {} and {} are compared".format(*(" x ".join(map(str, size)) for size in sizes)))
+                warn("compares all pairs of {} and {}".format(*(" x ".join(map(str, size)) for size in sizes)))
     return result
 
 
