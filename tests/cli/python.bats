@@ -98,7 +98,7 @@ methods ok
 65 attention: the mask '"'argument 4 of attention'"' holds whole numbers: '"$floats"'
 64 axis -3 of 2 axes: expected -2 to 1
 64 mean along axis 0 of a one-axis array, which is stored as a row (1 x 32): axis=-1 runs along its elements
-64 concat along axis 0 of a one-axis array, which is stored as a row (1 x 32): axis=-1 joins its elements, '"$below"'
+64 concat along axis 0 of a one-axis array, which is stored as a row (1 x 32): axis=-1 joins the elements, '"$below"'
 64 seed must be at least 0
 65 no array after all
 64 device and threads must be chosen before the first value
