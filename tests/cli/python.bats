@@ -87,7 +87,7 @@ methods ok
 64 invalid approximate '"'fast'"': expected none, tanh
 65 an array of complex128 cannot be a value: expected real numbers
 64 cannot write '"'d.bin'"' as float64: .bin has no such type
-64 a NUL byte cannot be in a file'"'"'s name
+64 a file name cannot contain a NUL byte
 66 cannot open '"'?.npy'"': No such file or directory
 65 18446744073709551615 cannot be an element: expected whole numbers below 2^63
 65 an array of complex128 cannot be a value: expected real numbers
