@@ -145,20 +145,14 @@ static bool element_is_right(const struct mmul_check *check, const struct mmul_p
     const struct mmul_check_operand b = mmul_check_operand_b(product);
     const struct mmul_check_type_limits type = mmul_check_type_limits(product);
     const long double added = (long double)product->beta * at.c_in;
-    long double sum = 0, size = 0, flushed = (long double)type.smallest * (2 * check->k + 2);
-    for (int64_t p = 0; p < check->k; p++) {
-        const double x = check->row[p], y = mmul_check_element(b, p, at.col);
-        const long double term = (long double)x * y;
-        sum += term;
-        size += fabsl(term);
-        if (fmin(fabs(x), fabs(y)) < type.smallest)
-            flushed += fabsl(term);
-    }
-    const long double alpha = fmax(1, fabs(product->alpha)),
-                      bound = alpha * size + fabsl(added) + alpha * flushed;
+    struct mmul_check_terms terms = {.flushed = (long double)type.smallest * (2 * check->k + 2)};
+    for (int64_t p = 0; p < check->k; p++)
+        mmul_check_add_term(&terms, type.smallest, check->row[p], mmul_check_element(b, p, at.col));
+    const long double alpha = fmax(1, fabs(product->alpha)), flushed = terms.flushed,
+                      bound = alpha * terms.size + fabsl(added) + alpha * flushed;
     if (bound > type.largest / 2)
         return true;
-    return fabsl(at.c - ((long double)product->alpha * sum + added)) <=
+    return fabsl(at.c - ((long double)product->alpha * terms.sum + added)) <=
            (check->k + 4) * (long double)type.unit * bound + alpha * flushed;
 }
 

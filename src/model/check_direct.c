@@ -112,26 +112,19 @@ static bool element_is_right(const struct mmul_product *product, const struct ch
     const struct mmul_check_narrowing narrow = mmul_check_narrowing(product);
     const long double added = product->beta != 0 ? (long double)product->beta * x->c_in[e] : 0;
     const long double alpha = fabs(product->alpha), most = fmax(1, fabs(product->alpha));
-    long double sum = 0, size = 0, flushed = 0;
-    bool either = false;
-    for (int64_t p = 0; p < product->k; p++) {
-        const double a = x->across[p], b = x->along[p][e];
-        const long double term = (long double)a * b;
-        const bool may_flush = fmin(fabs(a), fabs(b)) < type.smallest;
-        sum += term;
-        size += isfinite(a) && isfinite(b) ? fabsl(term) : 0;
-        flushed += may_flush && isfinite(term) ? fabsl(term) : 0;
-        either |= may_flush && !isfinite(term);
-    }
-    const long double expected = (long double)product->alpha * sum + added,
+    struct mmul_check_terms terms = {.sum = 0};
+    for (int64_t p = 0; p < product->k; p++)
+        mmul_check_add_term(&terms, type.smallest, x->across[p], x->along[p][e]);
+    const long double expected = (long double)product->alpha * terms.sum + added,
                       added_size = isfinite(added) ? fabsl(added) : 0,
-                      bound = alpha * size + added_size;
+                      bound = alpha * terms.size + added_size;
     const double c = x->c[e];
     if (!isfinite(c) || !isfinite(expected))
-        return class_is_right(c, expected, either, most * size + added_size > narrow.largest / 2);
+        return class_is_right(c, expected, terms.meets_flushed,
+                              most * terms.size + added_size > narrow.largest / 2);
     const long double tolerance =
         ((long double)product->k + 4) * type.unit * bound + 2 * narrow.unit * fabs(c) +
-        narrow.tiny + most * flushed +
+        narrow.tiny + most * terms.flushed +
         type.smallest * (2 * most * (long double)product->k + 2 + fabs(product->beta));
     return fabsl(c - expected) <= tolerance;
 }

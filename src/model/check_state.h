@@ -6,6 +6,8 @@
 // file includes it.
 #pragma once
 
+#include <math.h>
+
 #include "model/check.h"
 
 enum {
@@ -168,6 +170,24 @@ struct mmul_check_type_limits {
     double square_underflow_limit;
 };
 struct mmul_check_type_limits mmul_check_type_limits(const struct mmul_product *product);
+
+// Sums over the terms of one element of C that is computed again: the terms, and the sizes of the
+// finite ones. flushed: sizes of terms with a factor that a device may take as 0. meets_flushed: an
+// Inf meets such a factor, so the term may be NaN.
+struct mmul_check_terms {
+    long double sum, size, flushed;
+    bool meets_flushed;
+};
+
+static inline void mmul_check_add_term(struct mmul_check_terms *terms, double smallest, double a,
+                                       double b) {
+    const long double term = (long double)a * b;
+    const bool may_flush = fmin(fabs(a), fabs(b)) < smallest;
+    terms->sum += term;
+    terms->size += isfinite(a) && isfinite(b) ? fabsl(term) : 0;
+    terms->flushed += may_flush && isfinite(term) ? fabsl(term) : 0;
+    terms->meets_flushed |= may_flush && !isfinite(term);
+}
 
 // Returns a norm from the sum of squares of `count` elements, with an allowance for squares that
 // underflow.
