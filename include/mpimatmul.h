@@ -303,9 +303,9 @@ MMUL_API enum mmul_status mmul_context_remove_kept(struct mmul_context *context,
 
 // State of mmul_script_run, for its callbacks, and its result.
 struct mmul_script_state {
-    struct mmul_script *script;          // root's; NULL elsewhere, or where the text cannot be read
-    struct mmul_program_plan *plan;      // of the current program; NULL before it is planned
-    struct mmul_values *values;          // of the current program; NULL before it has run
+    struct mmul_script *script;          // root only; NULL elsewhere and if the text cannot be read
+    struct mmul_program_plan *plan;      // plan of the current program; NULL before it is planned
+    struct mmul_values *values;          // values of the current program; NULL before it has run
     struct mmul_programs_summary before; // totals of the programs before the current one
     bool is_last;                        // the current program is the last one of the text
 };
@@ -313,7 +313,7 @@ struct mmul_script_state {
 // Callbacks of mmul_script_run, on the calling thread, on root unless noted. NULL: none. A failure
 // of a callback ends the run on all ranks.
 struct mmul_script_callbacks {
-    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    size_t struct_bytes; // size of this struct in the caller's header; 0: as in this one
     void *context;       // first argument of each callback
     // Called before each program is planned, or where mmul_script_is_over before its lines are
     // printed. mmul_script_turn tells the iteration of the loop.

@@ -271,7 +271,7 @@ _Noreturn static void exec_with_pipes(const struct pipes *pipes, const char *con
     exec_program(argv);
 }
 
-enum mmul_status mmul_process_start(const char *const *argv, struct mmul_program *program,
+enum mmul_status mmul_process_start(const char *const *argv, struct mmul_process *program,
                                     struct mmul_error *err) {
     struct pipes pipes = {.made = 0};
     pid_t parent = getpid();
@@ -282,7 +282,7 @@ enum mmul_status mmul_process_start(const char *const *argv, struct mmul_program
     close_ends(&pipes, pid < 0, true);
     if (pid < 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errnum, "cannot start '%s'", argv[0]);
-    *program = (struct mmul_program){.pid = pid,
+    *program = (struct mmul_process){.pid = pid,
                                      .input = pipes.ends[STDIN_FILENO][1],
                                      .output = pipes.ends[STDOUT_FILENO][0],
                                      .errors = pipes.ends[STDERR_FILENO][0]};
@@ -292,7 +292,7 @@ enum mmul_status mmul_process_start(const char *const *argv, struct mmul_program
     return MMUL_OK;
 }
 
-enum mmul_child_end mmul_process_finish(struct mmul_program *program, double seconds, int *detail) {
+enum mmul_child_end mmul_process_finish(struct mmul_process *program, double seconds, int *detail) {
     int wait_status = 0;
     close(program->input);
     bool ended = reap_or_kill(program->pid, seconds, &wait_status);

@@ -41,7 +41,7 @@ enum mmul_status mmul_child_run_executable(const char *const *argv, const char *
 bool mmul_executable_find(const char *name, const char *more_folders, char *path, size_t capacity);
 
 // A running program with pipes to its streams. Reads and writes on them do not block this process.
-struct mmul_program {
+struct mmul_process {
     pid_t pid; // 0: none
     int input, output, errors;
 };
@@ -49,9 +49,9 @@ struct mmul_program {
 // Starts a program (argv, found on PATH, ends with NULL). It is killed when this process ends. The
 // caller must ignore SIGPIPE, because the program may end before it has read its input. A missing
 // program exits with 127. Fails with MMUL_ERR_SYSTEM.
-enum mmul_status mmul_process_start(const char *const *argv, struct mmul_program *program,
+enum mmul_status mmul_process_start(const char *const *argv, struct mmul_process *program,
                                     struct mmul_error *err);
 
 // Closes the program's input, waits `seconds` for its end, then kills it. Reaps it and closes its
 // output. `*detail` as in mmul_child_finish.
-enum mmul_child_end mmul_process_finish(struct mmul_program *program, double seconds, int *detail);
+enum mmul_child_end mmul_process_finish(struct mmul_process *program, double seconds, int *detail);

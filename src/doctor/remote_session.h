@@ -37,7 +37,7 @@ struct mmul_rsh_agent {
 void mmul_rsh_agent_choose(const char *setting, double seconds, struct mmul_rsh_agent *agent);
 
 struct mmul_remote_session {
-    struct mmul_program program;
+    struct mmul_process program;
     struct mmul_text heard;        // output not yet read as answers
     struct mmul_text other_output; // other output and errors
     bool ended;                    // the output has ended

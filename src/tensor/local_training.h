@@ -21,14 +21,3 @@ struct mmul_local_node {
 enum mmul_status mmul_local_mark_gradient(struct mmul_evaluator *e, const struct mmul_node *at,
                                           const struct mmul_argument *gradient,
                                           const struct mmul_object *sums);
-
-// Marks a gradient of the current node that may be non-finite. sums (1 x n): one number per matrix
-// of the argument, finite if and only if the matrix is.
-enum mmul_status mmul_local_mark_gradient(struct mmul_evaluator *e, const struct mmul_node *at,
-                                          const struct mmul_argument *gradient,
-                                          const struct mmul_object *sums);
-
-// Splits `count` windows or rows among the nodes and returns the range of the current one. Fails if
-// a node gets none.
-enum mmul_status mmul_apart_cut(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,
-                                int64_t *begin, int64_t *end);

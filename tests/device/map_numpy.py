@@ -224,7 +224,7 @@ BOUNDED = SLOPES | {"cumsum", "sum_at", "cross_entropy", "cross_entropy_backward
                     *(f"attention_backward_{of}" for of in ("q", "k", "v", "mask"))}
 
 
-EPSILON = 2.0**-52  # of double
+EPSILON = 2.0**-52  # unit of double
 
 
 def largest(x):

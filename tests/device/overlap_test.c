@@ -148,7 +148,7 @@ static void forget_commands(void) {
     command_count = 0;
 }
 
-// ------------------------------------------------------------------------------ what may overlap
+// ------------------------------------------------------------------------------ permitted overlap
 
 // Returns true if command x cannot begin before y has ended.
 static bool must_wait_for(int x, int y) {

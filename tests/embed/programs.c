@@ -47,7 +47,7 @@ static int run_all(int count, int rank, struct mmul_context *context) {
     return failed;
 }
 
-// Those that are refused say where; which are still programs is not known here.
+// A refused text gives a place. The texts that are still valid programs are not known here.
 static int read_all(int count) {
     int refused = 0, mute = 0;
     for (int i = 0; i < count; i++) {

@@ -215,7 +215,7 @@ static void end_trial(struct trial *t) {
     mmul_program_destroy(t->program);
 }
 
-// ------------------------------------------------------------------------------ what comes out
+// ------------------------------------------------------------------------------ expected results
 
 static bool keeps;       // the values outlive their programs
 static double tolerance; // relative to a value or to 1; 0: integers, compared for equality

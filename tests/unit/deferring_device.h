@@ -28,7 +28,7 @@ struct late_operation {
     struct mmul_buffer *buffers[LATE_BUFFERS]; // NULL if fewer
     struct mmul_operand place;
     int64_t rows, cols, host_ld;
-    const uint16_t *from_halves; // one of these three
+    const uint16_t *from_halves; // source or target: one of these three
     const float *from;
     float *to;
     struct mmul_gemm gemm;

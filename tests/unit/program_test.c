@@ -107,7 +107,7 @@ static void mismatched_operands_are_refused(void **state) {
     mmul_program_destroy(p);
 }
 
-// Its file would be committed twice.
+// The file of such an output would be committed twice.
 static void an_output_of_two_values_is_refused(void **state) {
     (void)state;
     const struct mmul_shape shape = {1, 1, 2, 3};

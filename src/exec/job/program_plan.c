@@ -27,7 +27,7 @@
 
 // Facts that root tells the other ranks.
 struct facts {
-    int64_t program_bytes; // of the packed program
+    int64_t program_bytes; // size of the packed program
     bool is_automatic;     // weights follow speeds, because none were given
     enum mmul_calibration_depth measures;
     int64_t input_bytes; // root's memory held by open inputs
