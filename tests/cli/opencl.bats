@@ -47,7 +47,7 @@ report() {
     local ours
     ours=$PWD/temporary/mpimatmul-pocl-$(id -u)
     mkdir temporary
-    cp -r "$POCL_CACHE_DIR" "$ours"
+    mkdir -m 700 "$ours"
     export TMPDIR=$PWD/temporary HOME=/proc
     unset POCL_CACHE_DIR XDG_CACHE_HOME
     local line="mpimatmul: warning: PoCL cannot write to its cache '/proc/.cache/pocl/kcache' and uses '$ours' instead"
