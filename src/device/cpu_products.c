@@ -120,17 +120,6 @@ struct block {
     int64_t m, n, k;
 };
 
-static struct block block_of(const struct mmul_gemm *args) {
-    struct block block = {INT_MAX, INT_MAX, INT_MAX};
-    if (args->a.ld > INT_MAX)
-        *(args->transpose_a ? &block.k : &block.m) = 1;
-    if (args->b.ld > INT_MAX)
-        *(args->transpose_b ? &block.n : &block.k) = 1;
-    if (args->c.ld > INT_MAX)
-        block.m = 1;
-    return block;
-}
-
 // A row distance beyond int belongs to a block of one stored row, where any legal value works.
 static int row_distance(int64_t ld) {
     return (int)mmul_min(ld, INT_MAX);
@@ -160,7 +149,13 @@ static void multiply_block(const struct mmul_gemm *args, struct block block, int
 }
 
 void mmul_cpu_multiply(const struct mmul_gemm *args) {
-    const struct block block = block_of(args);
+    struct block block = {INT_MAX, INT_MAX, INT_MAX};
+    if (args->a.ld > INT_MAX)
+        *(args->transpose_a ? &block.k : &block.m) = 1;
+    if (args->b.ld > INT_MAX)
+        *(args->transpose_b ? &block.n : &block.k) = 1;
+    if (args->c.ld > INT_MAX)
+        block.m = 1;
     for (int64_t i = 0; i < args->m; i += block.m) {
         for (int64_t j = 0; j < args->n; j += block.n)
             for (int64_t p = 0; p < args->k; p += block.k)

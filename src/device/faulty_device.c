@@ -310,12 +310,6 @@ static bool applies_now(const struct faulty *faulty, int64_t rule) {
                                      : mmul_faulty_rule_applies(rule, faulty->operations);
 }
 
-static void hang_call(double wake_seconds) {
-    do {
-        mmul_clock_sleep(wake_seconds > 0 ? wake_seconds : 3600.0);
-    } while (!(wake_seconds > 0));
-}
-
 // Applies the rules before an operation; end_operation applies those after it.
 static enum mmul_status begin_operation(struct faulty *faulty, const struct made *made,
                                         struct mmul_error *err) {
@@ -324,8 +318,12 @@ static enum mmul_status begin_operation(struct faulty *faulty, const struct made
         (void)corrupt_element(faulty, made, err); // the operation had begun
         return lose_device(faulty, made->what, faulty->operations, err);
     }
-    if (applies_now(faulty, faulty->rules.hang))
-        hang_call(faulty->rules.wake_seconds);
+    if (applies_now(faulty, faulty->rules.hang)) {
+        const double wake_seconds = faulty->rules.wake_seconds;
+        do {
+            mmul_clock_sleep(wake_seconds > 0 ? wake_seconds : 3600.0);
+        } while (!(wake_seconds > 0));
+    }
     if (is_active(faulty)) {
         faulty->clock_lead_seconds += faulty->rules.clock_seconds;
         mmul_clock_sleep(faulty->rules.delay_seconds);

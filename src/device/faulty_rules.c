@@ -73,16 +73,6 @@ static enum mmul_status parse_seconds(char *text, const char *name, double *seco
                      name, text);
 }
 
-// Parses a call's number, or "*" for every call.
-static enum mmul_status parse_call(const char *text, const char *what, int64_t *call,
-                                   struct mmul_error *err) {
-    if (strcmp(text, "*") == 0) {
-        *call = MMUL_FAULTY_EVERY;
-        return MMUL_OK;
-    }
-    return mmul_parse_int64(text, what, 1, INT64_MAX, call, err);
-}
-
 // Parses one "name" or "name=value" and modifies the text.
 static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
                                    struct mmul_error *err) {
@@ -111,7 +101,10 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
     case FORM_COUNT:
         return mmul_parse_int64(value, what, 1, 1000000, field, err);
     case FORM_CALL:
-        return parse_call(value, what, field, err);
+        if (strcmp(value, "*") != 0)
+            return mmul_parse_int64(value, what, 1, INT64_MAX, field, err);
+        *(int64_t *)field = MMUL_FAULTY_EVERY;
+        return MMUL_OK;
     case FORM_FLAG:
         *(bool *)field = true;
         return MMUL_OK;

@@ -33,7 +33,7 @@ struct mmul_faulty_rules {
     double delay_seconds, clock_seconds;
     double wake_seconds;  // 0: never
     int64_t repeat, from; // >= 1
-    // Number of a call, or MMUL_STRIKE_*.
+    // Number of a call, or MMUL_FAULTY_*.
     int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt, garble, lie;
     int64_t spoil_upload, spoil_download;
     bool fail_open, no_float64, everywhere;

@@ -72,14 +72,6 @@ struct outcome {
     double flops;
 };
 
-static void set_environment(const struct trial *trial) {
-    setenv("OPENBLAS_NUM_THREADS", "1", 1);
-    for (int v = 0; !trial->as_it_is && v < VARIABLES; v++)
-        unsetenv(variables[v]);
-    if (trial->core != NULL)
-        setenv(variables[0], trial->core, 1);
-}
-
 static double time_products(__typeof__(&cblas_sgemm) gemm) {
     float *a = calloc(SIDE * SIDE, sizeof *a), *b = calloc(SIDE * SIDE, sizeof *b);
     float *c = calloc(SIDE * SIDE, sizeof *c); // all are freed with the process
@@ -104,7 +96,11 @@ static double time_products(__typeof__(&cblas_sgemm) gemm) {
 static void try_kernels(const void *argument, void *result) {
     const struct trial *trial = argument;
     struct outcome *outcome = result;
-    set_environment(trial);
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    for (int v = 0; !trial->as_it_is && v < VARIABLES; v++)
+        unsetenv(variables[v]);
+    if (trial->core != NULL)
+        setenv(variables[0], trial->core, 1);
     void *library = dlmopen(LM_ID_NEWLM, trial->library, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return;

@@ -43,6 +43,8 @@ static void add_row(const struct mmul_matrix_sums *args, int64_t row, const floa
 }
 
 void mmul_matrix_sums_clear(const struct mmul_matrix_sums *args) {
+    clear_sums(args->row_sums, args->rows);
+    clear_sums(args->row_squares, args->rows);
     clear_sums(args->col_sums, args->cols);
     clear_sums(args->col_squares, args->cols);
     if (args->bits != NULL)

@@ -31,8 +31,8 @@ struct mmul_matrix_sums {
 // elements between rows. Ignores the buffer in `args`. This is the reference for the table's entry.
 void mmul_matrix_sums_compute(const struct mmul_matrix_sums *args, const float *x, int64_t ld);
 
-// Do the computation in steps, bit for bit: begin clears the sums, then each call of add
-// processes the `rows` rows at x, which start at row `row` of the matrix.
+// Do the computation in steps, bit for bit: clear sets the sums to 0, then each call of
+// add processes the `rows` rows at x, which start at row `row` of the matrix.
 void mmul_matrix_sums_clear(const struct mmul_matrix_sums *args);
 void mmul_matrix_sums_add_rows(const struct mmul_matrix_sums *args, int64_t row, int64_t rows,
                                const float *x, int64_t ld);

@@ -127,9 +127,10 @@ static CLBlastStatusCode ask_temporary(const struct mmul_opencl *opencl,
         (size_t)args->c.offset, (size_t)args->c.ld, &queue, bytes);
 }
 
-static int64_t gemm_temporary_bytes(const void *self, enum mmul_dtype dtype, int64_t m, int64_t n,
-                                    int64_t k) {
-    // An offset makes CLBlast copy all three operands: the worst case.
+// Asks likewise for operands at an offset, which makes CLBlast copy all three: the worst case.
+static CLBlastStatusCode ask_worst_temporary(const struct mmul_opencl *opencl,
+                                             enum mmul_dtype dtype, int64_t m, int64_t n, int64_t k,
+                                             size_t *bytes) {
     const struct mmul_gemm worst = {.dtype = dtype,
                                     .m = m,
                                     .n = n,
@@ -137,8 +138,13 @@ static int64_t gemm_temporary_bytes(const void *self, enum mmul_dtype dtype, int
                                     .a = {NULL, 1, k},
                                     .b = {NULL, 1, n},
                                     .c = {NULL, 1, n}};
+    return ask_temporary(opencl, &worst, bytes);
+}
+
+static int64_t gemm_temporary_bytes(const void *self, enum mmul_dtype dtype, int64_t m, int64_t n,
+                                    int64_t k) {
     size_t bytes = 0;
-    if (ask_temporary(self, &worst, &bytes) != CLBlastSuccess)
+    if (ask_worst_temporary(self, dtype, m, n, k, &bytes) != CLBlastSuccess)
         bytes = (size_t)(m * k + k * n + m * n) * mmul_dtype_bytes(dtype);
     return (int64_t)bytes + 2 * (int64_t)MMUL_OPENCL_STAGING_COUNT;
 }
@@ -233,15 +239,8 @@ enum { INDIRECT_STEP = 64 };
 static int64_t find_indirect_size(const struct mmul_opencl *opencl, enum mmul_dtype dtype) {
     const int64_t most = 2048;
     for (int64_t s = INDIRECT_STEP; s < most; s += INDIRECT_STEP) {
-        const struct mmul_gemm cube = {.dtype = dtype,
-                                       .m = s,
-                                       .n = s,
-                                       .k = s,
-                                       .a = {NULL, 1, s},
-                                       .b = {NULL, 1, s},
-                                       .c = {NULL, 1, s}};
         size_t bytes = 0;
-        if (ask_temporary(opencl, &cube, &bytes) == CLBlastSuccess && bytes > 0)
+        if (ask_worst_temporary(opencl, dtype, s, s, s, &bytes) == CLBlastSuccess && bytes > 0)
             return s;
     }
     return most;

@@ -20,17 +20,6 @@ union number {
     cl_float pair[2];
 };
 
-static void write_numbers(const double *from, int64_t count, bool pairs, union number *to) {
-    for (int64_t i = 0; i < count; i++) {
-        to[i].whole = from[i];
-        if (!pairs)
-            continue;
-        const cl_float high = (cl_float)from[i];
-        to[i].pair[0] = high;
-        to[i].pair[1] = (cl_float)(from[i] - (double)high);
-    }
-}
-
 static double number_at(const union number *from, int64_t at, bool pairs) {
     return pairs ? (double)from[at].pair[0] + (double)from[at].pair[1] : from[at].whole;
 }
@@ -39,13 +28,9 @@ static double number_at(const union number *from, int64_t at, bool pairs) {
 
 static enum mmul_status prepare_kernels(struct mmul_opencl *opencl, struct mmul_error *err) {
     struct mmul_opencl_sums_state *p = &opencl->projects;
-    cl_device_fp_config doubles = 0;
     if (p->add != NULL)
         return MMUL_OK;
-    if (clGetDeviceInfo(opencl->device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof doubles, &doubles,
-                        NULL) != CL_SUCCESS)
-        doubles = 0; // an old driver does not know this query
-    p->pairs = doubles == 0;
+    p->pairs = !opencl->info.has_double;
     const char *const texts[] = {p->pairs ? "#define PAIRS 1\n" : "#define PAIRS 0\n",
                                  mmul_kernel_project, NULL};
     enum mmul_status status = MMUL_OK;
@@ -87,12 +72,6 @@ static const cl_mem *vector_of(const struct slab *s, enum vector which) {
     return &s->opencl->projects.vectors[which];
 }
 
-static unsigned find_wanted(const struct mmul_matrix_sums *args) {
-    return (args->row_sums != NULL ? ROW_SUMS : 0) | (args->row_squares != NULL ? ROW_SQUARES : 0) |
-           (args->col_sums != NULL ? COL_SUMS : 0) | (args->col_squares != NULL ? COL_SQUARES : 0) |
-           (args->bits != NULL ? BITS : 0);
-}
-
 // Chooses strips as wide as possible that still give a large device enough groups.
 static struct slab make_slab(struct mmul_opencl *opencl, const struct mmul_matrix_sums *args,
                              int64_t row, int64_t rows) {
@@ -101,7 +80,11 @@ static struct slab make_slab(struct mmul_opencl *opencl, const struct mmul_matri
                      .args = args,
                      .row = row,
                      .rows = rows,
-                     .wanted = find_wanted(args),
+                     .wanted = (args->row_sums != NULL ? ROW_SUMS : 0u) |
+                               (args->row_squares != NULL ? ROW_SQUARES : 0u) |
+                               (args->col_sums != NULL ? COL_SUMS : 0u) |
+                               (args->col_squares != NULL ? COL_SQUARES : 0u) |
+                               (args->bits != NULL ? BITS : 0u),
                      .blocks = mmul_divide_up(rows, SIDE)};
     const int64_t across = mmul_divide_up(args->cols, SIDE);
     s.strips = mmul_min(across, mmul_divide_up(GROUPS_ENOUGH, s.blocks));
@@ -131,7 +114,14 @@ static enum mmul_status reserve_numbers(struct mmul_opencl *opencl, enum vector 
 static enum mmul_status upload_numbers(struct mmul_opencl *opencl, enum vector which, int64_t count,
                                        const double *values, union number *room,
                                        struct mmul_error *err) {
-    write_numbers(values, count, opencl->projects.pairs, room);
+    for (int64_t i = 0; i < count; i++) {
+        room[i].whole = values[i];
+        if (opencl->projects.pairs) {
+            const cl_float high = (cl_float)values[i];
+            room[i].pair[0] = high;
+            room[i].pair[1] = (cl_float)(values[i] - (double)high);
+        }
+    }
     const cl_int code = clEnqueueWriteBuffer(opencl->order.queues[MMUL_QUEUE_COMPUTE],
                                              opencl->projects.vectors[which], CL_TRUE, 0,
                                              (size_t)count * sizeof *room, room, 0, NULL, NULL);
@@ -233,24 +223,18 @@ static cl_int read_back(const struct slab *s, enum vector from, size_t bytes, vo
 // ----------------------------------------------------------------------------------------- results
 
 // Adds `count` sums, and the `count` squares that follow them, to the wanted outputs.
-static void add_numbers(const struct slab *s, const union number *from, int64_t count, double *sums,
-                        double *squares) {
-    const bool pairs = s->opencl->projects.pairs;
-    for (int64_t i = 0; i < count; i++) {
-        if (sums != NULL)
-            sums[i] += number_at(from, i, pairs);
-        if (squares != NULL)
-            squares[i] += number_at(from, count + i, pairs);
-    }
-}
-
 static cl_int read_vector(const struct slab *s, enum vector from, int64_t count, double *sums,
                           double *squares, union number *room) {
+    const bool pairs = s->opencl->projects.pairs;
     if (sums == NULL && squares == NULL)
         return CL_SUCCESS;
     cl_int code = read_back(s, from, 2 * (size_t)count * sizeof *room, room);
-    if (code == CL_SUCCESS)
-        add_numbers(s, room, count, sums, squares);
+    for (int64_t i = 0; code == CL_SUCCESS && i < count; i++) {
+        if (sums != NULL)
+            sums[i] += number_at(room, i, pairs);
+        if (squares != NULL)
+            squares[i] += number_at(room, count + i, pairs);
+    }
     return code;
 }
 
@@ -281,11 +265,6 @@ static cl_int sum_slab(const struct slab *s, union number *room) {
     return code == CL_SUCCESS ? read_bits(s, room) : code;
 }
 
-static void clear_sums(double *sums, int64_t count) {
-    for (int64_t i = 0; sums != NULL && i < count; i++)
-        sums[i] = 0;
-}
-
 enum mmul_status mmul_opencl_sum_matrix(void *self, const struct mmul_matrix_sums *args,
                                         struct mmul_error *err) {
     enum { AT_ONCE = 1 << 27 }; // elements: partial sums of columns then take 32 MiB
@@ -299,12 +278,7 @@ enum mmul_status mmul_opencl_sum_matrix(void *self, const struct mmul_matrix_sum
     enum mmul_status status = prepare_kernels(opencl, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(room, count, "sums", err);
-    clear_sums(args->row_sums, args->rows);
-    clear_sums(args->row_squares, args->rows);
-    clear_sums(args->col_sums, args->cols);
-    clear_sums(args->col_squares, args->cols);
-    if (args->bits != NULL)
-        *args->bits = 0;
+    mmul_matrix_sums_clear(args);
     for (int64_t row = 0; status == MMUL_OK && row < args->rows; row += rows_most) {
         const struct slab s = make_slab(opencl, args, row, mmul_min(rows_most, args->rows - row));
         status = slab_init(&s, room, err);

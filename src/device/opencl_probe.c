@@ -122,15 +122,6 @@ static void describe_end(enum mmul_child_end end, int detail, double limit_secon
     }
 }
 
-static enum mmul_status warn_driver(struct probing *probing, const struct mmul_driver *driver,
-                                    const char *what, struct mmul_error *err) {
-    char line[800], file[300] = "";
-    if (driver->file[0] != '\0')
-        snprintf(file, sizeof file, " (%s)", driver->file);
-    snprintf(line, sizeof line, "OpenCL driver '%s'%s %s: not used", driver->library, file, what);
-    return mmul_probe_add_warning(probing->probe, line, err);
-}
-
 // ------------------------------------------------------------------------------- one driver alone
 
 // A driver on trial.
@@ -146,32 +137,38 @@ static enum mmul_status start_trial(struct trial *trial, struct mmul_error *err)
     return status == MMUL_OK ? start_lister(trial->folder, &trial->lister, err) : status;
 }
 
-static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, double deadline,
+// Warns of a bad driver.
+static enum mmul_status finish_trial(struct trial *trial, double deadline,
                                      struct mmul_opencl_device_list *scratch,
                                      struct probing *probing, struct mmul_error *err) {
-    char what[96];
+    const struct mmul_driver *driver = &trial->driver;
+    char line[800], file[300] = "", what[96];
     int detail = 0;
     enum mmul_child_end end = finish_lister(&trial->lister, deadline, scratch, &detail);
     trial->good = end == MMUL_CHILD_DONE;
     if (trial->good)
         return MMUL_OK;
-    describe_end(end, detail, limit_seconds, what);
-    return warn_driver(probing, &trial->driver, what, err);
+    describe_end(end, detail, probing->options->limit_seconds, what);
+    if (driver->file[0] != '\0')
+        snprintf(file, sizeof file, " (%s)", driver->file);
+    snprintf(line, sizeof line, "OpenCL driver '%s'%s %s: not used", driver->library, file, what);
+    return mmul_probe_add_warning(probing->probe, line, err);
 }
 
 // Tries all drivers at the same time. Finishes all started children even after a failure.
-static enum mmul_status run_trials(struct trial *trials, int count, double limit_seconds,
-                                   struct probing *probing, struct mmul_error *err) {
+static enum mmul_status run_trials(struct trial *trials, int count, struct probing *probing,
+                                   struct mmul_error *err) {
     struct mmul_opencl_device_list *scratch = NULL;
     enum mmul_status status = MMUL_ALLOCATE(scratch, 1, "a device list", err);
     for (int i = 0; i < count && status == MMUL_OK; i++)
         status = start_trial(&trials[i], err);
-    double deadline = mmul_clock_now() + (status == MMUL_OK ? limit_seconds : 0.0);
+    double deadline =
+        mmul_clock_now() + (status == MMUL_OK ? probing->options->limit_seconds : 0.0);
     for (int i = 0; i < count; i++) {
         struct mmul_error ignored;
         if (trials[i].lister.child.pid != 0) {
-            enum mmul_status ended = finish_trial(&trials[i], limit_seconds, deadline, scratch,
-                                                  probing, status == MMUL_OK ? err : &ignored);
+            enum mmul_status ended = finish_trial(&trials[i], deadline, scratch, probing,
+                                                  status == MMUL_OK ? err : &ignored);
             status = status == MMUL_OK ? ended : status;
         }
         if (trials[i].folder[0] != '\0')
@@ -186,8 +183,9 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
 // Lists the devices of the drivers in `folder`. On success, starts the loader of this process on
 // them while the folder exists. The environment names the folder even after its removal: a program
 // started by this process then finds no driver instead of a bad one.
-static enum mmul_status use_drivers(const char *folder, double limit_seconds,
-                                    struct probing *probing, struct mmul_error *err) {
+static enum mmul_status use_drivers(const char *folder, struct probing *probing,
+                                    struct mmul_error *err) {
+    const double limit_seconds = probing->options->limit_seconds;
     struct lister lister = {.folder = NULL};
     int detail = 0;
     enum mmul_status status = start_lister(folder, &lister, err);
@@ -210,8 +208,7 @@ static enum mmul_status use_drivers(const char *folder, double limit_seconds,
 }
 
 static enum mmul_status use_good_drivers(const struct trial *trials, int count,
-                                         double limit_seconds, struct probing *probing,
-                                         struct mmul_error *err) {
+                                         struct probing *probing, struct mmul_error *err) {
     struct mmul_driver good[MMUL_DRIVERS_MAX];
     char folder[256];
     int good_count = 0;
@@ -221,13 +218,12 @@ static enum mmul_status use_good_drivers(const struct trial *trials, int count,
     enum mmul_status status = mmul_drivers_store(good, good_count, folder, err);
     if (status != MMUL_OK)
         return status;
-    status = use_drivers(folder, limit_seconds, probing, err);
+    status = use_drivers(folder, probing, err);
     mmul_drivers_remove(folder);
     return status;
 }
 
-static enum mmul_status find_bad_drivers(double limit_seconds, struct probing *probing,
-                                         struct mmul_error *err) {
+static enum mmul_status find_bad_drivers(struct probing *probing, struct mmul_error *err) {
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
     int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
     struct trial *trials = mmul_allocate(count, sizeof *trials, "a list of OpenCL drivers", err);
@@ -235,9 +231,9 @@ static enum mmul_status find_bad_drivers(double limit_seconds, struct probing *p
         return err->status;
     for (int i = 0; i < count; i++)
         trials[i].driver = drivers[i];
-    enum mmul_status status = run_trials(trials, count, limit_seconds, probing, err);
+    enum mmul_status status = run_trials(trials, count, probing, err);
     if (status == MMUL_OK)
-        status = use_good_drivers(trials, count, limit_seconds, probing, err);
+        status = use_good_drivers(trials, count, probing, err);
     mmul_free(trials);
     return status;
 }
@@ -245,13 +241,12 @@ static enum mmul_status find_bad_drivers(double limit_seconds, struct probing *p
 // ------------------------------------------------------------------------------------------- probe
 
 static enum mmul_status ask_drivers(struct probing *probing, struct mmul_error *err) {
-    const double limit_seconds = probing->options->limit_seconds;
     struct lister lister = {.folder = NULL};
     int detail = 0;
     enum mmul_status status = start_lister(NULL, &lister, err);
     if (status != MMUL_OK)
         return status;
-    double deadline = mmul_clock_now() + limit_seconds;
+    double deadline = mmul_clock_now() + probing->options->limit_seconds;
     wait_with_notice(&lister, probing->options);
     enum mmul_child_end end = finish_lister(&lister, deadline, &probing->listing, &detail);
     if (end == MMUL_CHILD_DONE) {
@@ -259,7 +254,7 @@ static enum mmul_status ask_drivers(struct probing *probing, struct mmul_error *
         return MMUL_OK;
     }
     probing->listing.count = 0;
-    return find_bad_drivers(limit_seconds, probing, err);
+    return find_bad_drivers(probing, err);
 }
 
 // Replaces PoCL's cache for this process if needed. A child that lists devices has a temporary

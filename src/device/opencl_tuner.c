@@ -271,6 +271,6 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
                          "the parameters were measured on '%s', device '%s' is '%s'", tuning.device,
                          before.info.id, before.info.name);
     report_progress(options, "testing %d tuned kernel%s ...", tuning.count,
-                    tuning.count == 1 ? "" : "s");
+                    mmul_text_plural(tuning.count));
     return try_and_store(options, &tuning, &before, result, err);
 }
