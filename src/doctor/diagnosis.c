@@ -166,28 +166,25 @@ static void print_devices(const struct mmul_survey *visit, FILE *stream) {
 }
 
 static void print_networks(const struct mmul_survey *visit, FILE *stream) {
-    struct mmul_text text = {0}, seen = {0};
+    struct mmul_text text = {0};
     mmul_text_add(&text, "\nnetwork\tinterface\tconnections\trate\n");
     for (int l = 0; l < visit->link_count; l++) {
-        char network[24], other[24], bytes[32], mark[32];
+        char network[24], other[24], bytes[32];
         int tested = 0, good = 0;
         mmul_address_network(&visit->links[l].target, network);
-        snprintf(mark, sizeof mark, " %s ", network);
-        if (strstr(mmul_text_get(&seen), mark) != NULL)
+        if (mmul_survey_network_is_repeated(visit, l, network))
             continue;
-        mmul_text_add(&seen, "%s", mark);
         for (int i = l; i < visit->link_count; i++) {
             const struct mmul_connection *link = &visit->links[i];
             bool is_here = strcmp(mmul_address_network(&link->target, other), network) == 0;
             tested += is_here && link->tested;
-            good += is_here && link->tested && link->errnum == 0 && link->received;
+            good += is_here && mmul_connection_is_good(link);
         }
         double rate = mmul_survey_network_rate(visit, network);
         mmul_text_add(&text, "%s\t%s\t%d of %d\t%s%s\n", network, visit->links[l].target.interface,
                       good, tested, rate > 0.0 ? mmul_bytes_format((int64_t)rate, bytes) : "-",
                       rate > 0.0 ? "/s" : "");
     }
-    mmul_text_fini(&seen);
     print_text(&text, stream);
 }
 
@@ -197,11 +194,10 @@ static void print_connections(const struct mmul_survey *visit, FILE *stream) {
     for (int l = 0; l < visit->link_count; l++) {
         const struct mmul_connection *link = &visit->links[l];
         char bytes[32];
-        bool good = link->tested && link->errnum == 0 && link->received;
         mmul_text_add(&text, "%s\t%s\t%s\t%s\t", visit->machines[link->from].name,
                       visit->machines[link->to].name, link->target.text,
                       link->interface[0] ? link->interface : "-");
-        if (good)
+        if (mmul_connection_is_good(link))
             mmul_text_add(&text, "%.1f\t%s/s\n", link->connect_seconds * 1e3,
                           mmul_bytes_format((int64_t)link->bytes_per_second, bytes));
         else
@@ -243,51 +239,40 @@ void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_conn
 
 static json_t *machine_json(const struct mmul_machine *machine) {
     static const char *const ends[] = {"answered", "silent", "ended", "left"};
-    json_t *value = json_object();
-    json_object_set_new(value, "machine", mmul_json_from_text(machine->name));
-    json_object_set_new(value, "slots",
-                        machine->place < 0 ? json_null() : json_integer(machine->slots));
-    json_object_set_new(value, "state", json_string(ends[machine->end]));
-    json_object_set_new(value, "clock_difference_seconds",
-                        machine->facts != NULL ? json_real(machine->clock_difference_seconds)
-                                               : json_null());
-    json_object_set_new(value, "facts",
-                        machine->facts != NULL ? json_incref(machine->facts) : json_null());
-    return value;
+    const bool has_facts = machine->facts != NULL;
+    return json_pack("{s:o, s:o, s:s, s:o, s:o}", "machine", mmul_json_from_text(machine->name),
+                     "slots", machine->place < 0 ? json_null() : json_integer(machine->slots),
+                     "state", ends[machine->end], "clock_difference_seconds",
+                     has_facts ? json_real(machine->clock_difference_seconds) : json_null(),
+                     "facts", has_facts ? json_incref(machine->facts) : json_null());
 }
 
 static json_t *link_json(const struct mmul_survey *visit, const struct mmul_connection *link) {
     char network[24];
     bool is_open = link->errnum == 0 && link->received;
-    json_t *value = json_object();
-    json_object_set_new(value, "from", mmul_json_from_text(visit->machines[link->from].name));
-    json_object_set_new(value, "to", mmul_json_from_text(visit->machines[link->to].name));
-    json_object_set_new(value, "address", json_string(link->target.text));
-    json_object_set_new(value, "network",
-                        json_string(mmul_address_network(&link->target, network)));
-    json_object_set_new(value, "interface", mmul_json_from_text(link->interface));
-    json_object_set_new(value, "open", link->tested ? json_boolean(is_open) : json_null());
-    json_object_set_new(value, "connect_seconds",
-                        is_open ? json_real(link->connect_seconds) : json_null());
-    json_object_set_new(value, "bytes_per_second",
-                        link->bytes_per_second > 0.0 ? json_real(link->bytes_per_second)
-                                                     : json_null());
-    return value;
+    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "from",
+                     mmul_json_from_text(visit->machines[link->from].name), "to",
+                     mmul_json_from_text(visit->machines[link->to].name), "address",
+                     link->target.text, "network", mmul_address_network(&link->target, network),
+                     "interface", mmul_json_from_text(link->interface), "open",
+                     link->tested ? json_boolean(is_open) : json_null(), "connect_seconds",
+                     is_open ? json_real(link->connect_seconds) : json_null(), "bytes_per_second",
+                     link->bytes_per_second > 0.0 ? json_real(link->bytes_per_second)
+                                                  : json_null());
 }
 
 enum mmul_status mmul_diagnosis_json(const struct mmul_diagnosis *diagnosis, char **text,
                                      struct mmul_error *err) {
     const struct mmul_survey *visit = &diagnosis->visit;
-    json_t *value = json_object(), *machines = json_array(), *links = json_array();
+    json_t *machines = json_array(), *links = json_array();
     for (int m = 0; m < visit->machine_count; m++)
         json_array_append_new(machines, machine_json(&visit->machines[m]));
     for (int l = 0; l < visit->link_count; l++)
         json_array_append_new(links, link_json(visit, &visit->links[l]));
-    json_object_set_new(value, "ready", json_boolean(mmul_diagnosis_findings(diagnosis) == 0));
-    json_object_set_new(value, "findings", json_incref(diagnosis->judgement.findings));
-    json_object_set_new(value, "notes", json_incref(diagnosis->judgement.notes));
-    json_object_set_new(value, "machines", machines);
-    json_object_set_new(value, "connections", links);
+    json_t *value =
+        json_pack("{s:b, s:O, s:O, s:o, s:o}", "ready", mmul_diagnosis_findings(diagnosis) == 0,
+                  "findings", diagnosis->judgement.findings, "notes", diagnosis->judgement.notes,
+                  "machines", machines, "connections", links);
     enum mmul_status status = mmul_json_format(value, text, err);
     json_decref(value);
     return status;

@@ -126,12 +126,6 @@ static void fix_by_package(struct mmul_findings *judgement, const struct mmul_ma
         mmul_findings_command_prefix(judgement, machine, on), package);
 }
 
-static void judge_missing(struct mmul_findings *judgement, const struct mmul_machine *machine) {
-    mmul_findings_add(judgement, machine, "expected mpimatmul %s, found no program that starts%s%s",
-                      MMUL_VERSION, machine->words[0] ? ": " : "", machine->words);
-    fix_by_package(judgement, machine);
-}
-
 static void judge_unreached(struct mmul_findings *judgement, const struct mmul_machine *machine) {
     const struct mmul_rsh_agent *agent = &judgement->visit->agent;
     if (agent->count == 0) {
@@ -148,7 +142,10 @@ static void judge_unreached(struct mmul_findings *judgement, const struct mmul_m
         mmul_findings_add_fix(judgement, "%s %s uptime   # is it overloaded?", agent->shown,
                               machine->name);
     } else if (machine->detail == 126 || machine->detail == 127) {
-        judge_missing(judgement, machine);
+        mmul_findings_add(judgement, machine,
+                          "expected mpimatmul %s, found no program that starts%s%s", MMUL_VERSION,
+                          machine->words[0] ? ": " : "", machine->words);
+        fix_by_package(judgement, machine);
     } else if (machine->detail == MMUL_ERR_USAGE) {
         mmul_findings_add(judgement, machine, "expected mpimatmul %s, found one without 'doctor'",
                           MMUL_VERSION);
@@ -331,7 +328,7 @@ static void judge_slots(struct mmul_findings *judgement, const struct mmul_machi
         return;
     mmul_findings_add(judgement, machine,
                       "%d slots, but %d core%s and %d GPU%s: ranks would share cores",
-                      machine->slots, cores, cores == 1 ? "" : "s", gpus, gpus == 1 ? "" : "s");
+                      machine->slots, cores, mmul_text_plural(cores), gpus, mmul_text_plural(gpus));
     mmul_findings_add_slots_fix(judgement, machine, gpus + 1);
 }
 

@@ -47,3 +47,6 @@ char *mmul_findings_command_prefix(const struct mmul_findings *judgement,
 
 // Returns the median rate of the links measured over a network ("10.0.0.0/24"). 0: none.
 double mmul_survey_network_rate(const struct mmul_survey *visit, const char *network);
+
+// Returns true if a link before links[at] uses the network.
+bool mmul_survey_network_is_repeated(const struct mmul_survey *visit, int at, const char *network);

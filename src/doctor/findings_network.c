@@ -16,10 +16,6 @@
 // and a short measurement of it is inaccurate.
 static const double SLOWER = 4, FAST_BYTES_PER_SECOND = 1e9;
 
-static bool is_good(const struct mmul_connection *link) {
-    return link->tested && link->errnum == 0 && link->received;
-}
-
 // ---------------------------------------------------------------------------------------- networks
 
 double mmul_survey_network_rate(const struct mmul_survey *visit, const char *network) {
@@ -28,7 +24,8 @@ double mmul_survey_network_rate(const struct mmul_survey *visit, const char *net
     for (int l = 0; rates != NULL && l < visit->link_count; l++) {
         const struct mmul_connection *link = &visit->links[l];
         char text[24];
-        bool counts = is_good(link) && link->is_common && link->bytes_per_second > 0.0;
+        bool counts =
+            mmul_connection_is_good(link) && link->is_common && link->bytes_per_second > 0.0;
         if (counts && strcmp(mmul_address_network(&link->target, text), network) == 0)
             rates[count++] = link->bytes_per_second;
     }
@@ -54,8 +51,7 @@ static bool find_best_network(const struct mmul_survey *visit, char text[static 
     return *rate > 0.0;
 }
 
-// Returns true if an earlier link uses the same network.
-static bool is_repeated(const struct mmul_survey *visit, int at, const char *network) {
+bool mmul_survey_network_is_repeated(const struct mmul_survey *visit, int at, const char *network) {
     char earlier[24];
     for (int l = 0; l < at; l++)
         if (strcmp(mmul_address_network(&visit->links[l].target, earlier), network) == 0)
@@ -73,7 +69,7 @@ static void judge_slow(struct mmul_findings *judgement) {
         const struct mmul_connection *link = &visit->links[l];
         double rate = mmul_survey_network_rate(visit, mmul_address_network(&link->target, network));
         if (rate <= 0.0 || rate * SLOWER >= best_rate || rate >= FAST_BYTES_PER_SECOND ||
-            is_repeated(visit, l, network))
+            mmul_survey_network_is_repeated(visit, l, network))
             continue;
         mmul_findings_add(
             judgement, NULL,
@@ -198,7 +194,7 @@ static void add_link(const struct mmul_survey *visit, const struct mmul_connecti
     if (!link->tested)
         return;
     pair->tested++;
-    if (is_good(link)) {
+    if (mmul_connection_is_good(link)) {
         pair->good = pair->good == NULL ? link : pair->good;
         return;
     }

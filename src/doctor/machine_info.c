@@ -84,14 +84,13 @@ static enum mmul_status add_devices(json_t *facts, struct mmul_error *err) {
     json_t *devices = json_array(), *warnings = json_array();
     int count = mmul_probe_devices(probe, &found);
     for (int d = 0; d < count; d++) {
-        json_t *device = json_object();
-        json_object_set_new(device, "id", mmul_json_from_text(found[d].id));
-        json_object_set_new(device, "name", mmul_json_from_text(found[d].name));
-        json_object_set_new(device, "driver", mmul_json_from_text(found[d].driver));
-        json_object_set_new(device, "is_gpu", json_boolean(found[d].type == MMUL_DEVICE_GPU));
-        json_object_set_new(device, "usable", json_boolean(found[d].usable));
-        json_object_set_new(device, "reason", mmul_json_from_text(found[d].reason));
-        json_array_append_new(devices, device);
+        json_array_append_new(devices,
+                              json_pack("{s:o, s:o, s:o, s:b, s:b, s:o}", "id",
+                                        mmul_json_from_text(found[d].id), "name",
+                                        mmul_json_from_text(found[d].name), "driver",
+                                        mmul_json_from_text(found[d].driver), "is_gpu",
+                                        found[d].type == MMUL_DEVICE_GPU, "usable", found[d].usable,
+                                        "reason", mmul_json_from_text(found[d].reason)));
     }
     count = mmul_probe_warnings(probe, &lines);
     for (int w = 0; w < count; w++)

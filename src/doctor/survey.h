@@ -40,6 +40,11 @@ struct mmul_connection {
     char interface[16];      // interface of `from`
 };
 
+// Returns true if the test of the connection succeeded.
+static inline bool mmul_connection_is_good(const struct mmul_connection *link) {
+    return link->tested && link->errnum == 0 && link->received;
+}
+
 struct mmul_survey {
     struct mmul_rsh_agent agent;
     struct mmul_machine *machines; // the first one is this one; owned
