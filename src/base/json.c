@@ -98,6 +98,14 @@ enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *na
     return MMUL_OK;
 }
 
+bool mmul_json_copy_text(const json_t *object, const char *name, char *target, size_t capacity) {
+    const char *text = json_string_value(json_object_get(object, name));
+    if (text == NULL || strlen(text) >= capacity)
+        return false;
+    mmul_text_copy(target, capacity, text);
+    return true;
+}
+
 json_t *mmul_json_from_double(double x) {
     return isfinite(x) ? json_real(x) : json_null();
 }

@@ -165,14 +165,6 @@ static json_t *device_json(const struct mmul_device_info *d) {
         (json_int_t)d->max_allocation_bytes, "reason", mmul_json_from_text(d->reason));
 }
 
-static bool read_text(const json_t *object, const char *name, char *target, size_t capacity) {
-    const char *text = json_string_value(json_object_get(object, name));
-    if (text == NULL || strlen(text) >= capacity)
-        return false;
-    mmul_text_copy(target, capacity, text);
-    return true;
-}
-
 static bool read_device(const json_t *object, struct mmul_device_info *d) {
     *d = (struct mmul_device_info){
         .type = (enum mmul_device_type)json_integer_value(json_object_get(object, "type")),
@@ -182,13 +174,13 @@ static bool read_device(const json_t *object, struct mmul_device_info *d) {
         .memory_bytes = json_integer_value(json_object_get(object, "memory_bytes")),
         .max_allocation_bytes =
             json_integer_value(json_object_get(object, "max_allocation_bytes"))};
-    return read_text(object, "id", d->id, sizeof d->id) &&
-           read_text(object, "name", d->name, sizeof d->name) &&
-           read_text(object, "vendor", d->vendor, sizeof d->vendor) &&
-           read_text(object, "platform", d->platform, sizeof d->platform) &&
-           read_text(object, "driver", d->driver, sizeof d->driver) &&
-           read_text(object, "pci", d->pci, sizeof d->pci) &&
-           read_text(object, "reason", d->reason, sizeof d->reason) &&
+    return mmul_json_copy_text(object, "id", d->id, sizeof d->id) &&
+           mmul_json_copy_text(object, "name", d->name, sizeof d->name) &&
+           mmul_json_copy_text(object, "vendor", d->vendor, sizeof d->vendor) &&
+           mmul_json_copy_text(object, "platform", d->platform, sizeof d->platform) &&
+           mmul_json_copy_text(object, "driver", d->driver, sizeof d->driver) &&
+           mmul_json_copy_text(object, "pci", d->pci, sizeof d->pci) &&
+           mmul_json_copy_text(object, "reason", d->reason, sizeof d->reason) &&
            d->type <= MMUL_DEVICE_ACCELERATOR && d->memory_bytes >= 0 &&
            d->max_allocation_bytes >= 0 && d->compute_units >= 0;
 }
@@ -196,7 +188,7 @@ static bool read_device(const json_t *object, struct mmul_device_info *d) {
 static bool read_library(const json_t *object, struct mmul_loaded_library *library) {
     library->bytes = json_integer_value(json_object_get(object, "bytes"));
     library->changed_ns = json_integer_value(json_object_get(object, "changed_ns"));
-    return read_text(object, "path", library->path, sizeof library->path);
+    return mmul_json_copy_text(object, "path", library->path, sizeof library->path);
 }
 
 static bool read_listing(const json_t *root, struct mmul_opencl_device_list *listing) {

@@ -10,14 +10,6 @@
 #include "io/matrix_file.h"
 #include "model/matrix.h"
 
-// Returns the index of the stored matrix that stands for matrix `t` of the shape.
-static int64_t stored_matrix(const struct mmul_broadcast_matrix *source, int64_t t) {
-    struct mmul_shape stored = source->matrix->info.shape;
-    int64_t batch = stored.batch == 1 ? 0 : t / source->shape.depth;
-    int64_t depth = stored.depth == 1 ? 0 : t % source->shape.depth;
-    return batch * stored.depth + depth;
-}
-
 static enum mmul_status read_elements(const struct mmul_broadcast_matrix *source,
                                       struct mmul_region region, int64_t begin, int64_t end,
                                       void *dst, struct mmul_error *err) {
@@ -50,7 +42,7 @@ enum mmul_status mmul_broadcast_read(struct mmul_broadcast_matrix *source,
     const size_t each = mmul_dtype_bytes(source->dtype);
     char *to = dst;
     const char *before = NULL; // a whole row of the region that repeats
-    region.matrix = stored_matrix(source, region.matrix);
+    region.matrix = mmul_shape_stored_matrix(stored, source->shape, region.matrix);
     if (stored.rows == source->shape.rows && stored.cols == source->shape.cols) {
         source->elements_read += end - begin;
         return read_elements(source, region, begin, end, dst, err);

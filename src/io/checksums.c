@@ -43,10 +43,6 @@ int mmul_checksum_compute(int fd, int64_t offset, int64_t bytes, uint64_t *hash)
     return errnum;
 }
 
-static bool is_checksum(const char *name) {
-    return strncmp(name, key, strlen(key)) == 0;
-}
-
 static void hash_text(struct mmul_hasher *hasher, const char *text) {
     mmul_hasher_add(hasher, text, strlen(text) + 1);
 }
@@ -64,8 +60,8 @@ static enum mmul_status hash_all(json_t *texts, const struct mmul_tensor_checksu
         mmul_hasher_add(hasher, &checked[i].hash, sizeof checked[i].hash);
     }
     json_object_foreach(texts, name, text) {
-        if (is_checksum(name))
-            continue;
+        if (strncmp(name, key, strlen(key)) == 0)
+            continue; // a checksum
         hash_text(hasher, name);
         hash_text(hasher, json_string_value(text));
     }

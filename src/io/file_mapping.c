@@ -6,18 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/status.h"
+#include "io/file_stat.h"
 #include "io/matrix_file.h"
 #include "io/output_file.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
-
-static int64_t nanoseconds(struct timespec time) {
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
 
 // A write-only descriptor cannot be mapped, so the file is opened again.
 bool mmul_file_can_map(int fd, bool writable) {
@@ -50,7 +46,7 @@ bool mmul_matrix_extent(const struct mmul_matrix *matrix, enum mmul_dtype dtype,
                                 .fd = matrix->fd,
                                 .path = matrix->path,
                                 .offset = matrix->data_offset,
-                                .modified_ns = nanoseconds(matrix->stored)};
+                                .modified_ns = mmul_stat_nanoseconds(matrix->stored)};
     if (info->stored != dtype || info->fortran_order || info->big_endian)
         return false;
     if (mmul_shape_bytes(info->shape, info->stored, &found.bytes, &ignored) != MMUL_OK)
@@ -101,7 +97,7 @@ int64_t mmul_file_modified_ns(int fd) {
     struct stat now;
     if (fd < 0 || fstat(fd, &now) != 0)
         return 0;
-    return nanoseconds(now.st_mtim);
+    return mmul_stat_nanoseconds(now.st_mtim);
 }
 
 enum mmul_status mmul_mapped_check_same(const struct mmul_mapped_file *file,

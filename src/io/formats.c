@@ -108,23 +108,25 @@ static enum mmul_status header_npy(const struct mmul_output_request *request, en
     return status;
 }
 
-static enum mmul_status list_safetensors(const struct mmul_matrix *matrix,
-                                         const unsigned char *start, size_t count,
+static enum mmul_status list_safetensors(int fd, const char *name, int64_t file_bytes,
                                          struct mmul_tensors **tensors, struct mmul_error *err) {
+    unsigned char prefix[MMUL_SAFETENSORS_PREFIX_BYTES];
     size_t json_bytes = 0, got = 0;
-    enum mmul_status status = mmul_safetensors_json_bytes(start, count, matrix->info.file_bytes,
-                                                          matrix->path, &json_bytes, err);
+    int errnum = mmul_pread_all(fd, prefix, sizeof prefix, 0, &got);
+    if (errnum != 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", name);
+    enum mmul_status status =
+        mmul_safetensors_json_bytes(prefix, got, file_bytes, name, &json_bytes, err);
     if (status != MMUL_OK)
         return status;
     char *json = mmul_allocate_raw((int64_t)json_bytes, 1, "a .safetensors header", err);
     if (json == NULL)
         return err->status;
-    int errnum = mmul_pread_all(matrix->fd, json, json_bytes, MMUL_SAFETENSORS_PREFIX_BYTES, &got);
+    errnum = mmul_pread_all(fd, json, json_bytes, sizeof prefix, &got);
     if (errnum != 0)
-        status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->path);
+        status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", name);
     else
-        status =
-            mmul_safetensors_parse(json, got, matrix->info.file_bytes, matrix->path, tensors, err);
+        status = mmul_safetensors_parse(json, got, file_bytes, name, tensors, err);
     mmul_free(json);
     return status;
 }
@@ -145,21 +147,6 @@ static enum mmul_status header_safetensors(const struct mmul_output_request *req
         tensor.name = request->tensor;
     return mmul_safetensors_format(&(struct mmul_safetensors_content){&tensor, 1, NULL}, bytes,
                                    MMUL_FORMAT_HEADER_MAX, length, err);
-}
-
-static enum mmul_status take_safetensors(struct mmul_matrix *matrix,
-                                         const struct mmul_tensors *tensors,
-                                         const struct mmul_tensor_entry *entry,
-                                         struct mmul_error *err) {
-    (void)tensors;
-    return mmul_matrix_set_tensor(matrix, entry, ".safetensors", err);
-}
-
-static enum mmul_status list_npz(const struct mmul_matrix *matrix, const unsigned char *start,
-                                 size_t count, struct mmul_tensors **tensors,
-                                 struct mmul_error *err) {
-    (void)start, (void)count;
-    return mmul_npz_list(matrix->fd, matrix->path, matrix->info.file_bytes, tensors, err);
 }
 
 // Unpacks a member and replaces the matrix's file by it: from then on the matrix is a .npy file.
@@ -247,7 +234,7 @@ static const struct mmul_format_row rows[] = {
      .called = "an .npz archive",
      .ending = ".npz",
      MAGIC("PK\5\6"), // without members: numpy.savez of no arrays
-     .list = list_npz,
+     .list = mmul_npz_list,
      .take = take_npz,
      .header = header_npy,
      .pack = mmul_pack_npz,
@@ -258,7 +245,7 @@ static const struct mmul_format_row rows[] = {
      .called = "a PyTorch file",
      .ending = ".pt",
      .probe = mmul_is_old_pytorch, // newer ones are zip archives
-     .list = mmul_pt_list_file,
+     .list = mmul_pt_list,
      .take = mmul_pt_select_tensor},
     {.called = "a zip archive",
      MAGIC("PK\3\4"),
@@ -270,7 +257,6 @@ static const struct mmul_format_row rows[] = {
      .ending = ".safetensors",
      .probe = mmul_is_safetensors,
      .list = list_safetensors,
-     .take = take_safetensors,
      .header = header_safetensors,
      .pack = mmul_pack_safetensors,
      .dtypes = ALL_TYPES},
@@ -316,7 +302,7 @@ static const struct mmul_format_row rows[] = {
      .called = "a GGUF file",
      .ending = ".gguf",
      MAGIC("GGUF"),
-     .list = mmul_gguf_list_file,
+     .list = mmul_gguf_list,
      .take = mmul_gguf_select_tensor},
     {.called = "a gzip file", MAGIC("\x1F\x8B"), .hint = "unpack it first: gunzip <in>"},
     {.called = "a Zstandard file",

@@ -42,12 +42,13 @@ struct mmul_format_row {
     // find no room.
     enum mmul_status (*load)(struct mmul_matrix *matrix, const unsigned char *start, size_t count,
                              bool empty_allowed, struct mmul_error *err);
-    // Lists the tensors of a format that may hold several. NULL: a file holds one matrix. Fails as
-    // `load` does.
-    enum mmul_status (*list)(const struct mmul_matrix *matrix, const unsigned char *start,
-                             size_t count, struct mmul_tensors **tensors, struct mmul_error *err);
+    // Lists the tensors of the open file `fd`, called `name`, of a format that may hold several.
+    // NULL: a file holds one matrix. Fails as `load` does.
+    enum mmul_status (*list)(int fd, const char *name, int64_t file_bytes,
+                             struct mmul_tensors **tensors, struct mmul_error *err);
     // Makes this tensor the matrix of the file, as `load` does. May apply matrix->range itself and
-    // clear it, otherwise the caller does. Set if `list` is set. Fails as `load` does.
+    // clear it, otherwise the caller does. NULL: the elements are used as they lie in the file.
+    // Fails as `load` does.
     enum mmul_status (*take)(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
                              const struct mmul_tensor_entry *entry, struct mmul_error *err);
     // Writes the header of `request` for `dtype`, one of `dtypes`. The elements follow it in C

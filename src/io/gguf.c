@@ -250,13 +250,6 @@ enum mmul_status mmul_gguf_list(int fd, const char *name, int64_t file_bytes,
     return status;
 }
 
-enum mmul_status mmul_gguf_list_file(const struct mmul_matrix *matrix, const unsigned char *start,
-                                     size_t count, struct mmul_tensors **tensors,
-                                     struct mmul_error *err) {
-    (void)start, (void)count;
-    return mmul_gguf_list(matrix->fd, matrix->path, matrix->info.file_bytes, tensors, err);
-}
-
 // ---------------------------------------------------------------------------------------- decoding
 
 bool mmul_gguf_is_packed(const struct mmul_tensor_entry *entry) {

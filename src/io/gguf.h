@@ -20,11 +20,8 @@ bool mmul_gguf_is_packed(const struct mmul_tensor_entry *entry);
 enum mmul_status mmul_gguf_decode(int fd, const char *name, const struct mmul_tensor_entry *entry,
                                   struct mmul_decoded *to, struct mmul_error *err);
 
-// Functions `take` and `list` of the format's row (io/formats.h).
+// Function `take` of the format's row (io/formats.h).
 enum mmul_status mmul_gguf_select_tensor(struct mmul_matrix *matrix,
                                          const struct mmul_tensors *tensors,
                                          const struct mmul_tensor_entry *entry,
                                          struct mmul_error *err);
-enum mmul_status mmul_gguf_list_file(const struct mmul_matrix *matrix, const unsigned char *start,
-                                     size_t count, struct mmul_tensors **tensors,
-                                     struct mmul_error *err);

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/file_stat.h"
+
 static bool has_open(long long pid, const struct stat *file) {
     char path[64 + sizeof((struct dirent *)0)->d_name];
     struct stat found;
@@ -17,8 +19,7 @@ static bool has_open(long long pid, const struct stat *file) {
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder != NULL && !has && (entry = readdir(folder)) != NULL;) {
         snprintf(path, sizeof path, "/proc/%lld/fd/%s", pid, entry->d_name);
-        has =
-            stat(path, &found) == 0 && found.st_dev == file->st_dev && found.st_ino == file->st_ino;
+        has = stat(path, &found) == 0 && mmul_stat_is_same_file(&found, file);
     }
     if (folder != NULL)
         closedir(folder);

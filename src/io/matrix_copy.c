@@ -28,40 +28,24 @@ static struct mmul_region row_block(int64_t stack_row, int64_t rows_each, int64_
     };
 }
 
-// Elements [begin, end) of a region, as `dtype`.
-struct piece {
-    struct mmul_region region;
-    int64_t begin, end;
-    enum mmul_dtype dtype;
-};
-
-// Reads elements as stored if `dtype` is their type, as double from or to float64, else as float32.
-static enum mmul_status read_piece(struct mmul_matrix *in, struct piece p, void *buffer,
-                                   struct mmul_error *err) {
-    const enum mmul_dtype stored = mmul_matrix_info(in).stored;
-    if (stored == p.dtype)
-        return mmul_matrix_read_stored(in, p.region, p.begin, p.end, buffer, err);
-    if (p.dtype == MMUL_F64 || stored == MMUL_F64)
-        return mmul_matrix_read_double(in, p.region, p.begin, p.end, buffer, err);
-    return mmul_matrix_read_float(in, p.region, p.begin, p.end, buffer, err);
-}
-
+// Moves elements as stored if the types are equal, as double from or to float64, else as float32.
 static enum mmul_status copy_block(struct mmul_matrix *in, struct mmul_region from,
                                    struct mmul_output *out, struct mmul_region to, void *buffer,
                                    struct mmul_error *err) {
-    enum mmul_dtype wanted = mmul_output_dtype(out);
-    const enum mmul_dtype stored = mmul_matrix_info(in).stored;
-    const bool as_is = wanted == MMUL_F64 || stored == wanted;
+    const enum mmul_dtype wanted = mmul_output_dtype(out), stored = mmul_matrix_info(in).stored;
+    const bool is_same = stored == wanted, as_double = wanted == MMUL_F64 || stored == MMUL_F64;
     int64_t count = mmul_region_count(from);
     for (int64_t begin = 0; begin < count; begin += BUFFER_ELEMENTS) {
         int64_t end = mmul_min(begin + BUFFER_ELEMENTS, count);
         enum mmul_status status =
-            read_piece(in, (struct piece){from, begin, end, wanted}, buffer, err);
+            is_same     ? mmul_matrix_read_stored(in, from, begin, end, buffer, err)
+            : as_double ? mmul_matrix_read_double(in, from, begin, end, buffer, err)
+                        : mmul_matrix_read_float(in, from, begin, end, buffer, err);
         if (status != MMUL_OK)
             return status;
-        status = as_is                ? mmul_output_write(out, to, begin, end, buffer, err)
-                 : stored == MMUL_F64 ? mmul_output_write_double(out, to, begin, end, buffer, err)
-                                      : mmul_output_write_float(out, to, begin, end, buffer, err);
+        status = is_same     ? mmul_output_write(out, to, begin, end, buffer, err)
+                 : as_double ? mmul_output_write_double(out, to, begin, end, buffer, err)
+                             : mmul_output_write_float(out, to, begin, end, buffer, err);
         if (status != MMUL_OK)
             return status;
     }

@@ -82,18 +82,28 @@ static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allow
     return status;
 }
 
-static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_error *err) {
-    enum mmul_dtype dtype = matrix->info.stored;
+// Reads the whole file into memory, released with mmul_free. `what` names it in error texts.
+static enum mmul_status read_all_elements(struct mmul_matrix *matrix, const char *what,
+                                          void **elements, struct mmul_error *err) {
+    const enum mmul_dtype dtype = matrix->info.stored;
     int64_t count = 0;
-    if (!matrix->info.fortran_order)
-        return MMUL_OK;
     if (!mmul_shape_count(matrix->info.shape, &count))
         return mmul_fail(err, MMUL_ERR_INTERNAL, "the size of '%s' was not checked", matrix->name);
-    matrix->fortran =
-        mmul_allocate_raw(count, mmul_dtype_bytes(dtype), "a .npy file in Fortran order", err);
-    if (matrix->fortran == NULL)
+    void *made = mmul_allocate_raw(count, mmul_dtype_bytes(dtype), what, err);
+    if (made == NULL)
         return err->status;
-    return mmul_matrix_read_run(matrix, 0, count, dtype, matrix->fortran, err);
+    enum mmul_status status = mmul_matrix_read_run(matrix, 0, count, dtype, made, err);
+    if (status == MMUL_OK)
+        *elements = made;
+    else
+        mmul_free(made);
+    return status;
+}
+
+static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_error *err) {
+    if (!matrix->info.fortran_order)
+        return MMUL_OK;
+    return read_all_elements(matrix, "a .npy file in Fortran order", &matrix->fortran, err);
 }
 
 // Converts a whole Fortran-order file to C order, in memory, since a range of it is not contiguous.
@@ -158,7 +168,10 @@ enum mmul_status mmul_matrix_locate_tensor(struct mmul_matrix *matrix,
                                            const struct mmul_tensors *tensors,
                                            const struct mmul_tensor_entry *entry,
                                            struct mmul_error *err) {
-    enum mmul_status status = mmul_format_row(tensors->format)->take(matrix, tensors, entry, err);
+    const struct mmul_format_row *row = mmul_format_row(tensors->format);
+    enum mmul_status status = row->take != NULL
+                                  ? row->take(matrix, tensors, entry, err)
+                                  : mmul_matrix_set_tensor(matrix, entry, row->ending, err);
     matrix->info.format = tensors->format;
     matrix->info.delivered = delivered_dtype(matrix->info.stored);
     return status == MMUL_OK ? apply_range_and_order(matrix, err) : status;
@@ -183,7 +196,7 @@ enum mmul_status mmul_matrix_list_tensors(const struct mmul_matrix *matrix,
     *tensors = NULL;
     enum mmul_status status = read_start(matrix, &start, err);
     return status == MMUL_OK && start.row->list != NULL
-               ? start.row->list(matrix, start.bytes, start.count, tensors, err)
+               ? start.row->list(matrix->fd, matrix->path, matrix->info.file_bytes, tensors, err)
                : status;
 }
 
@@ -241,16 +254,9 @@ static void release_file(struct mmul_matrix *matrix) {
 }
 
 enum mmul_status mmul_matrix_detach(struct mmul_matrix *matrix, struct mmul_error *err) {
-    int64_t count = 0;
     if (matrix->memory == NULL && matrix->fortran == NULL) {
-        const enum mmul_dtype dtype = matrix->info.stored;
-        if (!mmul_shape_count(matrix->info.shape, &count))
-            return mmul_fail(err, MMUL_ERR_INTERNAL, "the size of '%s' was not checked",
-                             matrix->name);
-        void *elements = mmul_allocate_raw(count, mmul_dtype_bytes(dtype), "a matrix", err);
-        enum mmul_status status = elements != NULL
-                                      ? mmul_matrix_read_run(matrix, 0, count, dtype, elements, err)
-                                      : err->status;
+        void *elements = NULL;
+        enum mmul_status status = read_all_elements(matrix, "a matrix", &elements, err);
         if (status == MMUL_OK && mmul_matrix_was_written(matrix))
             status = mmul_matrix_fail_changed(matrix->name, err);
         if (status != MMUL_OK) {

@@ -7,6 +7,7 @@
 #include <sys/statfs.h>
 
 #include "base/status.h"
+#include "io/file_stat.h"
 #include "model/matrix.h"
 
 enum mmul_status mmul_matrix_check_length(const struct mmul_matrix *matrix,
@@ -74,6 +75,5 @@ int64_t mmul_matrix_memory_bytes(const struct mmul_matrix *matrix) {
 }
 
 bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file) {
-    return matrix->file != NULL && matrix->file->opened.st_dev == file->st_dev &&
-           matrix->file->opened.st_ino == file->st_ino;
+    return matrix->file != NULL && mmul_stat_is_same_file(&matrix->file->opened, file);
 }

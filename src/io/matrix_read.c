@@ -111,18 +111,14 @@ static enum mmul_status read_stored_run(const struct mmul_matrix *matrix, int64_
     return MMUL_OK;
 }
 
-// Returns the largest whole number up to which the type represents each exactly.
-static int64_t exact_limit(enum mmul_dtype dtype) {
-    return dtype == MMUL_F64 ? INT64_C(1) << 53 : 1 << 24;
-}
-
 // Refuses whole numbers that `target` cannot represent, and reports the position of the first.
 // `elements` are `first` and following of the stack in C order.
 static enum mmul_status check_integers(const struct mmul_matrix *matrix, const void *elements,
                                        int64_t first, int64_t count, enum mmul_dtype target,
                                        struct mmul_error *err) {
     const struct mmul_shape s = matrix->info.shape;
-    int64_t limit = exact_limit(target);
+    // The type represents each whole number up to this one exactly.
+    const int64_t limit = target == MMUL_F64 ? INT64_C(1) << 53 : 1 << 24;
     for (int64_t e = 0; e < count; e++) {
         int64_t value = mmul_dtype_get_integer(matrix->info.stored, elements, e), at = first + e;
         if (value <= limit && value >= -limit)
@@ -198,32 +194,14 @@ static int64_t fortran_element(struct mmul_shape shape, struct rectangle at) {
     return b + shape.batch * (d + shape.depth * (at.row + shape.rows * at.col));
 }
 
-static void gather1(const unsigned char *src, int64_t row_step, int64_t col_step,
-                    struct rectangle tile, unsigned char *dst) {
+// `each` is a constant in every call, so that each copy is a single move.
+__attribute__((always_inline)) static inline void gather_elements(
+    size_t each, const unsigned char *src, int64_t row_step, int64_t col_step,
+    struct rectangle tile, unsigned char *dst) {
     for (int64_t j = 0; j < tile.cols; j++)
         for (int64_t i = 0; i < tile.rows; i++)
-            dst[i * TILE_COLS + j] = src[i * row_step + j * col_step];
-}
-
-static void gather2(const unsigned char *src, int64_t row_step, int64_t col_step,
-                    struct rectangle tile, unsigned char *dst) {
-    for (int64_t j = 0; j < tile.cols; j++)
-        for (int64_t i = 0; i < tile.rows; i++)
-            memcpy(dst + 2 * (i * TILE_COLS + j), src + 2 * (i * row_step + j * col_step), 2);
-}
-
-static void gather4(const unsigned char *src, int64_t row_step, int64_t col_step,
-                    struct rectangle tile, unsigned char *dst) {
-    for (int64_t j = 0; j < tile.cols; j++)
-        for (int64_t i = 0; i < tile.rows; i++)
-            memcpy(dst + 4 * (i * TILE_COLS + j), src + 4 * (i * row_step + j * col_step), 4);
-}
-
-static void gather8(const unsigned char *src, int64_t row_step, int64_t col_step,
-                    struct rectangle tile, unsigned char *dst) {
-    for (int64_t j = 0; j < tile.cols; j++)
-        for (int64_t i = 0; i < tile.rows; i++)
-            memcpy(dst + 8 * (i * TILE_COLS + j), src + 8 * (i * row_step + j * col_step), 8);
+            memcpy(dst + (size_t)(i * TILE_COLS + j) * each,
+                   src + (size_t)(i * row_step + j * col_step) * each, each);
 }
 
 // Copies one tile to dst, with rows `dst_cols` elements apart.
@@ -239,13 +217,13 @@ static enum mmul_status gather_tile(struct mmul_matrix *matrix, struct rectangle
     const unsigned char *src =
         (const unsigned char *)matrix->fortran + fortran_element(shape, tile) * (int64_t)bytes_each;
     if (bytes_each == 1)
-        gather1(src, row_step, col_step, tile, elements);
+        gather_elements(1, src, row_step, col_step, tile, elements);
     else if (bytes_each == 2)
-        gather2(src, row_step, col_step, tile, elements);
+        gather_elements(2, src, row_step, col_step, tile, elements);
     else if (bytes_each == 4)
-        gather4(src, row_step, col_step, tile, elements);
+        gather_elements(4, src, row_step, col_step, tile, elements);
     else
-        gather8(src, row_step, col_step, tile, elements);
+        gather_elements(8, src, row_step, col_step, tile, elements);
     for (int64_t i = 0; i < tile.rows; i++) {
         const unsigned char *row = elements + (size_t)(i * TILE_COLS) * bytes_each;
         char *dst_row = dst + (size_t)(i * dst_cols) * target_bytes;

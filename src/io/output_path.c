@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "io/file_stat.h"
 #include "io/lock_holder.h"
 #include "io/matrix_file.h"
 #include "io/standard_stream.h"
@@ -119,14 +120,10 @@ static enum mmul_status fail_locked(const struct mmul_output *output,
     return err->status;
 }
 
-static bool is_same_file(const struct stat *x, const struct stat *y) {
-    return x->st_dev == y->st_dev && x->st_ino == y->st_ino;
-}
-
 // Returns true if the name still leads to this file: a run that finished meanwhile has renamed it.
 static bool name_leads_to(const struct mmul_output *output, const struct stat *file) {
     struct stat named;
-    return lstat(output->part, &named) == 0 && is_same_file(&named, file);
+    return lstat(output->part, &named) == 0 && mmul_stat_is_same_file(&named, file);
 }
 
 // Checks that the file under the temporary name can be a leftover of a run of this user. Another

@@ -57,14 +57,6 @@ static yaml_node_t *node_at(const struct reading *r, int index) {
     return yaml_document_get_node(r->document, index);
 }
 
-static enum mmul_status copy_text(const char *text, char **copy, struct mmul_error *err) {
-    const size_t bytes = strlen(text) + 1;
-    enum mmul_status status = MMUL_ALLOCATE(*copy, (int64_t)bytes, "placements", err);
-    if (status == MMUL_OK)
-        memcpy(*copy, text, bytes);
-    return status;
-}
-
 __attribute__((format(printf, 2, 3))) static enum mmul_status add_notice(const struct reading *r,
                                                                          const char *format, ...) {
     struct mmul_placements *p = r->made;
@@ -81,13 +73,12 @@ __attribute__((format(printf, 2, 3))) static enum mmul_status add_notice(const s
         grown[i] = p->notices[i];
     mmul_free(p->notices);
     p->notices = grown;
-    status = copy_text(text, &grown[p->notice_count], r->err);
+    status = mmul_copy_text(text, &grown[p->notice_count], r->err);
     p->notice_count += status == MMUL_OK;
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- one
-// request
+// ------------------------------------------------------------------------------------ one request
 
 static const char *const WORDS[] = {"rows", "cols", "replicate", "grid"};
 static const enum mmul_placement_kind KINDS[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
@@ -210,7 +201,7 @@ static enum mmul_status read_key(const struct reading *r, const yaml_node_t *key
     if (strcmp(name, "ranks") == 0)
         return read_ranks(r, value, rule);
     if (strcmp(name, "backward") == 0 && rule->backward == NULL)
-        return copy_text(node_text(value), &rule->backward, r->err);
+        return mmul_copy_text(node_text(value), &rule->backward, r->err);
     if (strcmp(name, "replicated") == 0)
         return read_replicated(r, value, rule);
     if (strcmp(name, "compile") == 0)
@@ -225,7 +216,7 @@ static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *ke
     rule->line = (int)key->start_mark.line + 1;
     if (*node_text(key) == '\0')
         return fail_at_node(r, key, "expected the name of a value", node_text(key));
-    enum mmul_status status = copy_text(node_text(key), &rule->pattern, r->err);
+    enum mmul_status status = mmul_copy_text(node_text(key), &rule->pattern, r->err);
     if (status != MMUL_OK)
         return status;
     rule->requested_placement.pattern = rule->pattern;

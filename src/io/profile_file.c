@@ -190,15 +190,6 @@ static enum mmul_status fail_damaged(const char *path, const char *what, struct 
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is no profile of this program: %s", path, what);
 }
 
-// Copies the text of `name`. Returns false if it is absent, no text or too long.
-static bool read_text(json_t *object, const char *name, char *target, size_t capacity) {
-    const char *text = json_string_value(json_object_get(object, name));
-    if (text == NULL || strlen(text) >= capacity)
-        return false;
-    mmul_text_copy(target, capacity, text);
-    return true;
-}
-
 static bool read_number(json_t *object, const char *name, double least, double *value) {
     json_t *number = json_object_get(object, name);
     *value = json_number_value(number);
@@ -258,18 +249,18 @@ static bool read_device(json_t *object, struct mmul_profile_device *device) {
     struct mmul_speed *speed = &device->speed;
     double memory_bytes;
     *device = (struct mmul_profile_device){.memory_bytes = 0};
-    if (!read_text(object, "kernels", key->kernels, sizeof key->kernels))
+    if (!mmul_json_copy_text(object, "kernels", key->kernels, sizeof key->kernels))
         key->kernels[0] = '\0'; // a file of an earlier version
     bool reads =
-        read_text(object, "device", key->device, sizeof key->device) &&
-        read_text(object, "name", key->name, sizeof key->name) &&
-        read_text(object, "vendor", key->vendor, sizeof key->vendor) &&
-        read_text(object, "driver", key->driver, sizeof key->driver) &&
-        read_text(object, "cores", key->cores, sizeof key->cores) &&
+        mmul_json_copy_text(object, "device", key->device, sizeof key->device) &&
+        mmul_json_copy_text(object, "name", key->name, sizeof key->name) &&
+        mmul_json_copy_text(object, "vendor", key->vendor, sizeof key->vendor) &&
+        mmul_json_copy_text(object, "driver", key->driver, sizeof key->driver) &&
+        mmul_json_copy_text(object, "cores", key->cores, sizeof key->cores) &&
         read_count(object, "threads", &key->threads) &&
         read_count(object, "sharing", &key->sharing) &&
-        read_text(object, "version", device->version, sizeof device->version) &&
-        read_text(object, "date", speed->date, sizeof speed->date) &&
+        mmul_json_copy_text(object, "version", device->version, sizeof device->version) &&
+        mmul_json_copy_text(object, "date", speed->date, sizeof speed->date) &&
         read_number(object, "memory_bytes", 0, &memory_bytes) &&
         read_rates(json_object_get(object, "gemm"), speed->flops, &speed->measured_points,
                    &speed->unstable, 0) &&
@@ -283,34 +274,34 @@ static bool read_device(json_t *object, struct mmul_profile_device *device) {
 
 static bool read_link(json_t *object, struct mmul_profile_link *link) {
     *link = (struct mmul_profile_link){.host = ""};
-    return read_text(object, "host", link->host, sizeof link->host) &&
-           read_text(object, "date", link->date, sizeof link->date) &&
+    return mmul_json_copy_text(object, "host", link->host, sizeof link->host) &&
+           mmul_json_copy_text(object, "date", link->date, sizeof link->date) &&
            read_number(object, "bytes_per_second", 1, &link->link.bytes_per_second) &&
            read_number(object, "latency_seconds", 0, &link->link.latency_seconds);
 }
 
 static bool read_test(json_t *object, struct mmul_profile_test *test) {
     *test = (struct mmul_profile_test){.passed = json_is_true(json_object_get(object, "passed"))};
-    return read_text(object, "device", test->device, sizeof test->device) &&
-           read_text(object, "name", test->name, sizeof test->name) &&
-           read_text(object, "vendor", test->vendor, sizeof test->vendor) &&
-           read_text(object, "driver", test->driver, sizeof test->driver) &&
-           read_text(object, "date", test->date, sizeof test->date) &&
+    return mmul_json_copy_text(object, "device", test->device, sizeof test->device) &&
+           mmul_json_copy_text(object, "name", test->name, sizeof test->name) &&
+           mmul_json_copy_text(object, "vendor", test->vendor, sizeof test->vendor) &&
+           mmul_json_copy_text(object, "driver", test->driver, sizeof test->driver) &&
+           mmul_json_copy_text(object, "date", test->date, sizeof test->date) &&
            json_is_boolean(json_object_get(object, "passed")) &&
-           read_text(object, "failure", test->failure, sizeof test->failure);
+           mmul_json_copy_text(object, "failure", test->failure, sizeof test->failure);
 }
 
 static enum mmul_status read_profile(json_t *root, const char *path, struct mmul_profile *profile,
                                      struct mmul_error *err) {
     char host[sizeof profile->host], name[sizeof schema];
     int version = 0;
-    if (!read_text(root, "schema", name, sizeof name) || strcmp(name, schema) != 0 ||
+    if (!mmul_json_copy_text(root, "schema", name, sizeof name) || strcmp(name, schema) != 0 ||
         !read_count(root, "schema_version", &version))
         return fail_damaged(path, "its schema is missing or unknown", err);
     if (version != MMUL_PROFILE_SCHEMA)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' has schema version %d, expected %d", path,
                          version, MMUL_PROFILE_SCHEMA);
-    if (!read_text(root, "host", host, sizeof host) || strcmp(host, profile->host) != 0)
+    if (!mmul_json_copy_text(root, "host", host, sizeof host) || strcmp(host, profile->host) != 0)
         return fail_damaged(path, "it belongs to another host", err);
     json_t *devices = json_object_get(root, "devices"), *links = json_object_get(root, "links");
     if (!json_is_array(devices) || !json_is_array(links))

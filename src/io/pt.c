@@ -285,13 +285,6 @@ enum mmul_status mmul_pt_list(int fd, const char *name, int64_t file_bytes,
     return status;
 }
 
-enum mmul_status mmul_pt_list_file(const struct mmul_matrix *matrix, const unsigned char *start,
-                                   size_t count, struct mmul_tensors **tensors,
-                                   struct mmul_error *err) {
-    (void)start, (void)count;
-    return mmul_pt_list(matrix->fd, matrix->path, matrix->info.file_bytes, tensors, err);
-}
-
 // ---------------------------------------------------------------------------------------- decoding
 
 // The elements of an entry while they are read: from a member of an archive or from the file, as

@@ -23,11 +23,8 @@ enum mmul_status mmul_pt_decode(int fd, struct mmul_archive *archive, const char
                                 const struct mmul_tensor_entry *entry, struct mmul_decoded *to,
                                 struct mmul_error *err);
 
-// Functions `take` and `list` of the format's row (io/formats.h).
+// Function `take` of the format's row (io/formats.h).
 enum mmul_status mmul_pt_select_tensor(struct mmul_matrix *matrix,
                                        const struct mmul_tensors *tensors,
                                        const struct mmul_tensor_entry *entry,
                                        struct mmul_error *err);
-enum mmul_status mmul_pt_list_file(const struct mmul_matrix *matrix, const unsigned char *start,
-                                   size_t count, struct mmul_tensors **tensors,
-                                   struct mmul_error *err);

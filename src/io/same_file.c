@@ -4,14 +4,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/file_stat.h"
 #include "mpimatmul_local.h"
-
-static bool is_same(const struct stat *x, const struct stat *y) {
-    return x->st_dev == y->st_dev && x->st_ino == y->st_ino;
-}
 
 // Finds the folder and name of a file that does not exist, following links. Returns false if there
 // is no such folder.
@@ -47,7 +43,7 @@ bool mmul_paths_are_same(const char *x, const char *y) {
         return true;
     const bool x_exists = stat(x, &x_stat) == 0, y_exists = stat(y, &y_stat) == 0;
     if (x_exists || y_exists)
-        return x_exists && y_exists && is_same(&x_stat, &y_stat);
+        return x_exists && y_exists && mmul_stat_is_same_file(&x_stat, &y_stat);
     return find_place(x, &x_stat, x_name) && find_place(y, &y_stat, y_name) &&
-           is_same(&x_stat, &y_stat) && strcmp(x_name, y_name) == 0;
+           mmul_stat_is_same_file(&x_stat, &y_stat) && strcmp(x_name, y_name) == 0;
 }

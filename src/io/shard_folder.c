@@ -19,8 +19,7 @@
 #include "io/standard_stream.h"
 #include "io/transfer.h"
 
-// Returns the length without "_shard_<digits>" at the end.
-static size_t length_without_shard(const char *text, size_t length) {
+size_t mmul_shard_stem_length(const char *text, size_t length) {
     static const char mark[] = "_shard_";
     const size_t mark_length = sizeof mark - 1;
     size_t digits = length;
@@ -66,7 +65,7 @@ char *mmul_base_name(const char *path, char name[static 256]) {
         length = strlen(begin);
         mmul_address_range(begin, &length, &ignored);
     }
-    length = length_without_shard(begin, mmul_format_stem_length(begin, length));
+    length = mmul_shard_stem_length(begin, mmul_format_stem_length(begin, length));
     mmul_text_copy(name, length < 255 ? length + 1 : 256, begin);
     for (char *c = name; *c != '\0'; c++)
         if (*c == '/')

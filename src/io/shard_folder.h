@@ -21,6 +21,9 @@ enum mmul_status mmul_persistent_split_name(const char *kept, char **folder, con
 // "..").
 enum mmul_status mmul_shard_name_check(const char *name, struct mmul_error *err);
 
+// Returns the length of `text`, given as `length` bytes, without "_shard_<digits>" at the end.
+size_t mmul_shard_stem_length(const char *text, size_t length);
+
 // Returns the format of shards of this type.
 enum mmul_format mmul_shard_format(enum mmul_dtype dtype);
 

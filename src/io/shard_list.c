@@ -33,11 +33,9 @@ static bool cut_shard_suffix(char *text) {
     if (!cut_suffix(text, mmul_format_ending(MMUL_FORMAT_BIN)) &&
         !cut_suffix(text, mmul_format_ending(MMUL_FORMAT_NPY)))
         return false;
-    size_t digits = strlen(text), end = digits;
-    while (digits > 0 && text[digits - 1] >= '0' && text[digits - 1] <= '9')
-        digits--;
-    text[digits] = '\0';
-    return digits < end && cut_suffix(text, "_shard_");
+    const size_t length = strlen(text), stem = mmul_shard_stem_length(text, length);
+    text[stem] = '\0';
+    return stem > 0 && stem < length;
 }
 
 // Classifies a file, and finds the name of its set.

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/guard.h"
@@ -14,16 +13,13 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/file_mapping.h"
+#include "io/file_stat.h"
 #include "io/matrix_file.h"
 #include "model/matrix.h"
 
-static int64_t nanoseconds(struct timespec time) {
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
-
 int64_t mmul_shard_changed_ns(int fd) {
     struct stat now;
-    return fd >= 0 && fstat(fd, &now) == 0 ? nanoseconds(now.st_ctim) : 0;
+    return fd >= 0 && fstat(fd, &now) == 0 ? mmul_stat_nanoseconds(now.st_ctim) : 0;
 }
 
 // Opens the file again, without following a link. Device and inode prove that it is the file that

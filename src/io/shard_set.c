@@ -343,20 +343,26 @@ static enum mmul_status check_usable(const struct mmul_shard_set *set, const cha
                      (long long)mmul_shape_matrices(set->shape));
 }
 
+enum mmul_status mmul_shard_set_find_path(const char *folder, const char *name, char **path,
+                                          struct mmul_error *err) {
+    enum mmul_status status = mmul_shard_name_check(name, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_folder_check(folder, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_path(folder, name, path, err);
+    if (status != MMUL_OK || access(*path, F_OK) == 0)
+        return status;
+    mmul_fail(err, MMUL_ERR_NO_INPUT, "no kept '%s' in '%s'", name, folder);
+    mmul_hint(err, "mpimatmul kept lists the kept sets");
+    return err->status;
+}
+
 enum mmul_status mmul_shard_set_find(const char *folder, const char *name,
                                      struct mmul_shard_set **set, uint64_t *description,
                                      struct mmul_error *err) {
     char *path = NULL;
     struct mmul_shard_set *found = NULL;
-    enum mmul_status status = mmul_shard_name_check(name, err);
-    if (status == MMUL_OK)
-        status = mmul_shard_folder_check(folder, err);
-    if (status == MMUL_OK)
-        status = mmul_shard_set_path(folder, name, &path, err);
-    if (status == MMUL_OK && access(path, F_OK) != 0) {
-        status = mmul_fail(err, MMUL_ERR_NO_INPUT, "no kept '%s' in '%s'", name, folder);
-        mmul_hint(err, "mpimatmul kept lists the kept sets");
-    }
+    enum mmul_status status = mmul_shard_set_find_path(folder, name, &path, err);
     if (status == MMUL_OK)
         status = mmul_shard_hash(path, description, err);
     if (status == MMUL_OK)

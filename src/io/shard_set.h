@@ -59,10 +59,16 @@ enum mmul_status mmul_shard_set_store(const struct mmul_shard_set *set, const ch
 // trusted. Defined in split_join.c.
 enum mmul_status mmul_persistent_join_file(const char *kept, int *fd, struct mmul_error *err);
 
+// Finds the description of the set `name` in a trusted folder. *path is NULL, or released with
+// mmul_free, after failure too. Fails with MMUL_ERR_NO_INPUT (no such set), MMUL_ERR_USAGE (invalid
+// name), MMUL_ERR_CREATE (the folder) and MMUL_ERR_SYSTEM.
+enum mmul_status mmul_shard_set_find_path(const char *folder, const char *name, char **path,
+                                          struct mmul_error *err);
+
 // Finds the set `name` in a trusted folder, for use by ranks. It must be complete, float32 or
 // float64, and cut into rows of all its matrices or columns of one. *description: checksum of its
-// description. Fails with MMUL_ERR_NO_INPUT (no such set), MMUL_ERR_USAGE (invalid name),
-// MMUL_ERR_CREATE (the folder) and MMUL_ERR_DATA (half-written, or not usable).
+// description. Fails as mmul_shard_set_find_path does, and with MMUL_ERR_DATA (half-written, or not
+// usable).
 enum mmul_status mmul_shard_set_find(const char *folder, const char *name,
                                      struct mmul_shard_set **set, uint64_t *description,
                                      struct mmul_error *err);

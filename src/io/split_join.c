@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "io/file_stat.h"
 #include "io/formats.h"
 #include "io/matrix_copy.h"
 #include "io/matrix_file.h"
@@ -300,7 +301,7 @@ static enum mmul_status refuse_description(const char *folder, const char *name,
     struct stat description, there;
     enum mmul_status status = mmul_shard_set_path(folder, name, &path, err);
     if (status == MMUL_OK && stat(path, &description) == 0 && stat(out, &there) == 0 &&
-        description.st_dev == there.st_dev && description.st_ino == there.st_ino)
+        mmul_stat_is_same_file(&description, &there))
         status =
             mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it describes the shards", out);
     mmul_free(path);
@@ -401,15 +402,7 @@ enum mmul_status mmul_persistent_join_file(const char *kept, int *fd, struct mmu
     enum mmul_status status = mmul_persistent_split_name(kept, &folder, &source.name, err);
     source.folder = folder;
     if (status == MMUL_OK)
-        status = mmul_shard_name_check(source.name, err);
-    if (status == MMUL_OK)
-        status = mmul_shard_folder_check(folder, err);
-    if (status == MMUL_OK)
-        status = mmul_shard_set_path(folder, source.name, &path, err);
-    if (status == MMUL_OK && access(path, F_OK) != 0) {
-        status = mmul_fail(err, MMUL_ERR_NO_INPUT, "no kept '%s' in '%s'", source.name, folder);
-        mmul_hint(err, "mpimatmul kept lists the kept sets");
-    }
+        status = mmul_shard_set_find_path(folder, source.name, &path, err);
     if (status == MMUL_OK)
         status = find_set(&source, &set, err);
     if (status == MMUL_OK)

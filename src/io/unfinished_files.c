@@ -39,13 +39,6 @@ static bool change_state(struct mmul_unfinished_file *place, int from, int to) {
     return atomic_compare_exchange_strong(&place->state, &from, to);
 }
 
-static struct mmul_unfinished_file *take_free_place(void) {
-    struct mmul_unfinished_file *place = atomic_load(&first_place);
-    while (place != NULL && !change_state(place, FREE, TAKEN))
-        place = place->next;
-    return place;
-}
-
 static enum mmul_status add_taken_place(struct mmul_unfinished_file **place,
                                         struct mmul_error *err) {
     struct mmul_unfinished_file *added;
@@ -77,7 +70,9 @@ void mmul_unfinished_end_creation(void) {
 
 enum mmul_status mmul_unfinished_add(const char *path, struct mmul_unfinished_file **place,
                                      struct mmul_error *err) {
-    struct mmul_unfinished_file *taken = take_free_place();
+    struct mmul_unfinished_file *taken = atomic_load(&first_place);
+    while (taken != NULL && !change_state(taken, FREE, TAKEN))
+        taken = taken->next;
     if (taken == NULL && add_taken_place(&taken, err) != MMUL_OK)
         return err->status;
     mmul_text_copy(taken->path, sizeof taken->path, path);

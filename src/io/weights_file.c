@@ -109,7 +109,7 @@ enum mmul_status mmul_weights_parse_for_ranks(const char *text, int size, double
     enum mmul_status status = mmul_weights_parse(text, &given, &count, err);
     if (status == MMUL_OK && count != size)
         status = mmul_fail(err, MMUL_ERR_USAGE, "--weights '%s' has %d number%s for %d rank%s",
-                           text, count, count == 1 ? "" : "s", size, size == 1 ? "" : "s");
+                           text, count, mmul_text_plural(count), size, mmul_text_plural(size));
     if (status == MMUL_OK)
         memcpy(weights, given, (size_t)size * sizeof *weights);
     mmul_free(given);

@@ -105,6 +105,12 @@ int mmul_shape_axes(struct mmul_shape shape) {
     return shape.batch > 1 ? 4 : shape.depth > 1 ? 3 : 2;
 }
 
+int64_t mmul_shape_stored_matrix(struct mmul_shape stored, struct mmul_shape shape, int64_t t) {
+    int64_t batch = stored.batch == 1 ? 0 : t / shape.depth;
+    int64_t depth = stored.depth == 1 ? 0 : t % shape.depth;
+    return batch * stored.depth + depth;
+}
+
 bool mmul_shape_equal(struct mmul_shape x, struct mmul_shape y) {
     return x.batch == y.batch && x.depth == y.depth && x.rows == y.rows && x.cols == y.cols;
 }

@@ -25,6 +25,10 @@ bool mmul_shape_equal(struct mmul_shape x, struct mmul_shape y);
 // Returns the default number of axes: without leading sizes of 1, but at least 2.
 int mmul_shape_axes(struct mmul_shape shape);
 
+// Returns the index of the matrix of a broadcast stack `stored` that matrix `t` of `shape` reads:
+// (batch, depth) = (t / shape.depth, t % shape.depth). Sizes of 1 repeat.
+int64_t mmul_shape_stored_matrix(struct mmul_shape stored, struct mmul_shape shape, int64_t t);
+
 // Returns the number of elements of a region.
 int64_t mmul_region_count(struct mmul_region region);
 

@@ -145,19 +145,12 @@ enum mmul_status mmul_problem_init(const struct mmul_problem_request *r,
     return MMUL_OK;
 }
 
-// Result matrix t is (batch, depth) = (t / c.depth, t % c.depth); sizes of 1 repeat.
-static int64_t stored_matrix(struct mmul_shape stored, struct mmul_shape c, int64_t t) {
-    int64_t batch = stored.batch == 1 ? 0 : t / c.depth;
-    int64_t depth = stored.depth == 1 ? 0 : t % c.depth;
-    return batch * stored.depth + depth;
-}
-
 int64_t mmul_problem_a_matrix(const struct mmul_problem *problem, int64_t t) {
-    return stored_matrix(problem->a, problem->c, t);
+    return mmul_shape_stored_matrix(problem->a, problem->c, t);
 }
 
 int64_t mmul_problem_b_matrix(const struct mmul_problem *problem, int64_t t) {
-    return stored_matrix(problem->b, problem->c, t);
+    return mmul_shape_stored_matrix(problem->b, problem->c, t);
 }
 
 double mmul_problem_flops(const struct mmul_problem *problem) {
