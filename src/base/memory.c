@@ -111,6 +111,11 @@ void mmul_free(void *memory) {
         free(uncount_block(memory));
 }
 
+void mmul_free_all(void *const *blocks, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        mmul_free(blocks[i]);
+}
+
 void mmul_abandon(void *memory) {
     if (memory == NULL)
         return;

@@ -45,6 +45,12 @@ enum mmul_status mmul_allocate_all(const struct mmul_array_request *wanted, size
                           sizeof(struct mmul_array_request),                     \
                       what, err)
 
+// Releases several blocks; NULL is legal: MMUL_FREE_ALL(plan->places, plan->steps)
+void mmul_free_all(void *const *blocks, size_t count);
+#define MMUL_FREE_ALL(...)                      \
+    mmul_free_all((void *const[]){__VA_ARGS__}, \
+                  sizeof((void *const[]){__VA_ARGS__}) / sizeof(void *))
+
 // Returns the peak of mmul_live_bytes since the last reset. A reset sets it to the present value.
 int64_t mmul_peak_bytes(void);
 void mmul_peak_bytes_reset(void);

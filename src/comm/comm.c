@@ -211,10 +211,7 @@ void mmul_comm_destroy(struct mmul_comm *comm) {
         MPI_Comm_free(&comm->node);
     if (comm->world != MPI_COMM_NULL)
         MPI_Comm_free(&comm->world);
-    mmul_free(comm->alarm);
-    mmul_free(comm->directions);
-    mmul_free(comm->rank_node);
-    mmul_free(comm);
+    MMUL_FREE_ALL(comm->alarm, comm->directions, comm->rank_node, comm);
 }
 
 bool mmul_comm_is_broken(const struct mmul_comm *comm) {
@@ -349,9 +346,7 @@ enum mmul_status mmul_comm_allgather_varying(const struct mmul_comm *comm, const
         gathered = NULL;
     }
 out:
-    mmul_free(gathered);
-    mmul_free(counts);
-    mmul_free(sizes);
+    MMUL_FREE_ALL(gathered, counts, sizes);
     return status;
 }
 

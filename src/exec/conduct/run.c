@@ -250,10 +250,7 @@ void mmul_run_destroy(struct mmul_run *run) {
     else if (!keeps)
         mmul_shared_destroy(&run->rank_resources.segment);
     mmul_trace_destroy(run->rank_resources.trace);
-    mmul_free(run->rank_resources.producing_stages);
-    mmul_free(run->parts);
-    mmul_free(run->stages);
-    mmul_free(run);
+    MMUL_FREE_ALL(run->rank_resources.producing_stages, run->parts, run->stages, run);
 }
 
 // --------------------------------------------------------------------------------------- computing

@@ -45,9 +45,7 @@ static void release_segment(struct mmul_context *context, struct mmul_held_segme
 
 static void destroy_held(struct mmul_context *context, struct mmul_held *held) {
     release_segment(context, held->segment);
-    mmul_free(held->offsets);
-    mmul_free(held->parts);
-    mmul_free(held);
+    MMUL_FREE_ALL(held->offsets, held->parts, held);
 }
 
 static const struct mmul_held *find_in_list(const struct mmul_held *held, int64_t number) {

@@ -338,11 +338,6 @@ enum mmul_status mmul_discover(struct mmul_context *context,
         status = mmul_comm_agree(comm, assign_and_bind(&d, err), err);
     if (status == MMUL_OK)
         status = share_cluster(&d, entries, count, err);
-    mmul_free(entries);
-    mmul_free(d.device_file);
-    mmul_free(d.requests);
-    mmul_free(d.node_requests);
-    mmul_free(d.assignments);
-    mmul_free(d.devices);
+    MMUL_FREE_ALL(entries, d.device_file, d.requests, d.node_requests, d.assignments, d.devices);
     return status;
 }

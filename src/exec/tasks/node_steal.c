@@ -118,9 +118,7 @@ enum mmul_status mmul_node_steal_init(struct mmul_node_steal *lending,
 }
 
 void mmul_node_steal_fini(struct mmul_node_steal *lending) {
-    mmul_free(lending->lenders);
-    mmul_free(lending->wants);
-    mmul_free(lending->lent);
+    MMUL_FREE_ALL(lending->lenders, lending->wants, lending->lent);
     *lending = (struct mmul_node_steal){0};
 }
 

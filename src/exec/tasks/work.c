@@ -119,10 +119,7 @@ static enum mmul_status allocate_works(const struct mmul_comm *comm, struct mmul
 static void free_works(struct mmul_works *works) {
     if (works == NULL)
         return;
-    mmul_free(works->tasks);
-    mmul_free(works->paces);
-    mmul_free(works->lender);
-    mmul_free(works);
+    MMUL_FREE_ALL(works->tasks, works->paces, works->lender, works);
 }
 
 enum mmul_status mmul_works_create_private(struct mmul_rank_resources *rank_resources,

@@ -139,10 +139,7 @@ enum mmul_status mmul_cost_create(const struct mmul_cost_request *request, struc
 void mmul_cost_destroy(struct mmul_cost *cost) {
     if (cost == NULL)
         return;
-    mmul_free(cost->ranks);
-    mmul_free(cost->nodes);
-    mmul_free(cost->chain);
-    mmul_free(cost);
+    MMUL_FREE_ALL(cost->ranks, cost->nodes, cost->chain, cost);
 }
 
 // ----------------------------------------------------------------------------------------- setting

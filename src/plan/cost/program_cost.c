@@ -158,15 +158,9 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
 }
 
 void mmul_program_costs_fini(struct mmul_program_costs *costs) {
-    mmul_free(costs->rank_node);
-    mmul_free(costs->shares);
-    mmul_free(costs->group_offsets);
-    mmul_free(costs->flops);
-    mmul_free(costs->transfer);
-    mmul_free(costs->check_bytes_per_second);
-    mmul_free(costs->map_bytes_per_second);
-    mmul_free(costs->node_shares);
-    mmul_free(costs->node_bytes_per_second);
+    MMUL_FREE_ALL(costs->rank_node, costs->shares, costs->group_offsets, costs->flops,
+                  costs->transfer, costs->check_bytes_per_second, costs->map_bytes_per_second,
+                  costs->node_shares, costs->node_bytes_per_second);
     mmul_mesh_fini(&costs->mesh);
     if (costs->holders != NULL) {
         mmul_free((void *)(uintptr_t)costs->holders->ranks);

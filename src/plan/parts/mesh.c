@@ -30,13 +30,8 @@ enum mmul_status mmul_mesh_init(struct mmul_mesh *mesh, const struct mmul_mesh_r
 }
 
 void mmul_mesh_fini(struct mmul_mesh *mesh) {
-    mmul_free(mesh->row_shares);
-    mmul_free(mesh->col_shares);
-    mmul_free(mesh->row_scratch);
-    mmul_free(mesh->col_scratch);
-    mmul_free(mesh->nodes);
-    mmul_free(mesh->last_row);
-    mmul_free(mesh->last_col);
+    MMUL_FREE_ALL(mesh->row_shares, mesh->col_shares, mesh->row_scratch, mesh->col_scratch,
+                  mesh->nodes, mesh->last_row, mesh->last_col);
     *mesh = (struct mmul_mesh){0};
 }
 

@@ -204,9 +204,6 @@ enum mmul_status mmul_share_units(const struct mmul_share_request *request, int6
         status = share_until_fit(&s, err);
     if (clipped != NULL && s.clipped != NULL)
         memcpy(clipped, s.clipped, (size_t)nodes * sizeof *clipped);
-    mmul_free(s.weights);
-    mmul_free(s.offsets);
-    mmul_free(s.node_units);
-    mmul_free(s.clipped);
+    MMUL_FREE_ALL(s.weights, s.offsets, s.node_units, s.clipped);
     return status;
 }

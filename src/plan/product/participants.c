@@ -215,10 +215,7 @@ enum mmul_status mmul_participants_choose(struct mmul_cost *cost, const struct m
     }
     if (status == MMUL_OK)
         choose_node_count(&c);
-    mmul_free(c.order);
-    mmul_free(c.place);
-    mmul_free(c.in);
-    mmul_free(c.work);
+    MMUL_FREE_ALL(c.order, c.place, c.in, c.work);
     return status;
 }
 

@@ -20,11 +20,7 @@ static const double ASSUMED_FLOPS = 1e11; // mean over the ranks
 // -------------------------------------------------------------------------------------- work space
 
 static void candidate_fini(struct mmul_candidate *c) {
-    mmul_free(c->units);
-    mmul_free(c->counts);
-    mmul_free(c->capacity);
-    mmul_free(c->work_bytes);
-    mmul_free(c->clipped);
+    MMUL_FREE_ALL(c->units, c->counts, c->capacity, c->work_bytes, c->clipped);
 }
 
 static enum mmul_status candidate_init(struct mmul_candidate *c, int size, int nodes,
@@ -40,14 +36,8 @@ static void planning_fini(struct mmul_planning *p) {
     candidate_fini(&p->best);
     candidate_fini(&p->walked);
     mmul_replay_destroy(p->replay);
-    mmul_free(p->weights);
-    mmul_free(p->assumed);
-    mmul_free(p->everybody);
-    mmul_free(p->rank_node);
-    mmul_free(p->needs);
-    mmul_free(p->maps);
-    mmul_free(p->members);
-    mmul_free(p->absence);
+    MMUL_FREE_ALL(p->weights, p->assumed, p->everybody, p->rank_node, p->needs, p->maps, p->members,
+                  p->absence);
 }
 
 static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error *err) {

@@ -189,10 +189,7 @@ static enum mmul_status advise_removals(struct mmul_planning *p, struct mmul_err
                           MMUL_ARRAY(a.out, size), MMUL_ARRAY(a.best_out, size));
     if (status == MMUL_OK)
         search_removals(&a);
-    mmul_free(a.weights);
-    mmul_free(a.in);
-    mmul_free(a.out);
-    mmul_free(a.best_out);
+    MMUL_FREE_ALL(a.weights, a.in, a.out, a.best_out);
     return status;
 }
 

@@ -463,16 +463,8 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
         rules[i] = &row->rules[s->rules[(int64_t)i * s->states_most + best]];
         best = s->parents[(int64_t)i * s->states_most + best];
     }
-    mmul_free(s->parents);
-    mmul_free(s->rules);
-    mmul_free(s->slots);
-    mmul_free(s->owners);
-    mmul_free(s->is_transposed);
-    mmul_free(s->have[0]);
-    mmul_free(s->have[1]);
-    mmul_free(s->scratch);
-    mmul_free(s->catching_up);
-    mmul_free(s);
+    MMUL_FREE_ALL(s->parents, s->rules, s->slots, s->owners, s->is_transposed, s->have[0],
+                  s->have[1], s->scratch, s->catching_up, s);
     return status;
 }
 

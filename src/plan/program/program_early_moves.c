@@ -132,10 +132,6 @@ enum mmul_status mmul_program_reorder_early_moves(struct mmul_program_plan *plan
             steps[i] = plan->steps[o.orders[i].index];
         memcpy(plan->steps, steps, (size_t)count * sizeof *steps);
     }
-    mmul_free(o.orders);
-    mmul_free(o.producers);
-    mmul_free(o.readers);
-    mmul_free(o.begins);
-    mmul_free(steps);
+    MMUL_FREE_ALL(o.orders, o.producers, o.readers, o.begins, steps);
     return status;
 }

@@ -453,12 +453,6 @@ enum mmul_status mmul_program_fuse_operations(struct mmul_program_plan *plan,
                 take_in_makers(&g, i, turn == 0);
     if (status == MMUL_OK)
         make_steps(&g);
-    mmul_free(g.groups);
-    mmul_free(g.into);
-    mmul_free(g.after);
-    mmul_free(g.producers);
-    mmul_free(g.readers);
-    mmul_free(g.first_one);
-    mmul_free(g.is_wanted);
+    MMUL_FREE_ALL(g.groups, g.into, g.after, g.producers, g.readers, g.first_one, g.is_wanted);
     return status;
 }

@@ -610,17 +610,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_program_costs_fini(&plan->costs);
     destroy_costs(plan->team_costs, plan->rank_group_count);
     mmul_program_destroy(plan->owned);
-    mmul_free(plan->ranks);
-    mmul_free(plan->weights);
-    mmul_free(plan->busy_seconds);
-    mmul_free(plan->node_bytes);
-    mmul_free(plan->shard_bytes);
-    mmul_free(plan->offsets);
-    mmul_free(plan->multiplied);
-    mmul_free(plan->segment_bytes);
-    mmul_free(plan->rank_private_bytes);
-    mmul_free(plan->places);
-    mmul_free(plan->steps);
-    mmul_free(plan->fused);
-    mmul_free(plan);
+    MMUL_FREE_ALL(plan->ranks, plan->weights, plan->busy_seconds, plan->node_bytes,
+                  plan->shard_bytes, plan->offsets, plan->multiplied, plan->segment_bytes,
+                  plan->rank_private_bytes, plan->places, plan->steps, plan->fused, plan);
 }

@@ -348,10 +348,7 @@ enum mmul_status mmul_program_assign_memory(struct mmul_program_plan *plan,
             plan->node_bytes_most =
                 mmul_max(plan->node_bytes_most, plan->node_bytes[node] + plan->shard_bytes[node]);
     }
-    mmul_free(neighbours.places);
-    mmul_free(neighbours.first);
-    mmul_free(bytes);
-    mmul_free(lives);
+    MMUL_FREE_ALL(neighbours.places, neighbours.first, bytes, lives);
     return status;
 }
 

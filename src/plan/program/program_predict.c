@@ -163,12 +163,7 @@ static enum mmul_status replay_job(struct mmul_program_plan *plan,
     mmul_replay_destroy(replay);
     for (int i = 0; job.costs != NULL && i < plan->step_count; i++)
         mmul_cost_destroy(job.costs[i]);
-    mmul_free(job.stages);
-    mmul_free(job.costs);
-    mmul_free(job.producers);
-    mmul_free(job.indices);
-    mmul_free(job.maps);
-    mmul_free(job.in);
+    MMUL_FREE_ALL(job.stages, job.costs, job.producers, job.indices, job.maps, job.in);
     return status;
 }
 

@@ -184,13 +184,8 @@ enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
 }
 
 void mmul_rank_classes_fini(struct mmul_rank_classes *classes) {
-    mmul_free(classes->rank_of);
-    mmul_free(classes->node_of);
-    mmul_free(classes->members);
-    mmul_free(classes->nodes);
-    mmul_free(classes->home);
-    mmul_free(classes->leaders);
-    mmul_free(classes->last);
+    MMUL_FREE_ALL(classes->rank_of, classes->node_of, classes->members, classes->nodes,
+                  classes->home, classes->leaders, classes->last);
     *classes = (struct mmul_rank_classes){0};
 }
 

@@ -166,13 +166,8 @@ static enum mmul_status stage_init(const struct simulation *s, const struct mmul
 
 static void stage_fini(struct stage *stage) {
     mmul_schedule_free(stage->schedule);
-    mmul_free(stage->counters);
-    mmul_free(stage->begun);
-    mmul_free(stage->ended);
-    mmul_free(stage->frees);
-    mmul_free(stage->last);
-    mmul_free(stage->passes_done);
-    mmul_free(stage->element_seconds);
+    MMUL_FREE_ALL(stage->counters, stage->begun, stage->ended, stage->frees, stage->last,
+                  stage->passes_done, stage->element_seconds);
 }
 
 // ------------------------------------------------------------------------------------------- ranks
@@ -687,10 +682,7 @@ static enum mmul_status simulate_job(struct simulation *s, struct mmul_error *er
     }
     for (int i = 0; s->stages != NULL && i < count; i++)
         stage_fini(&s->stages[i]);
-    mmul_free(s->stages);
-    mmul_free(s->nodes);
-    mmul_free(s->ranks);
-    mmul_free(s->bytes);
+    MMUL_FREE_ALL(s->stages, s->nodes, s->ranks, s->bytes);
     mmul_rank_classes_fini(&s->classes);
     return status;
 }
@@ -715,7 +707,5 @@ enum mmul_status mmul_replay_make(const struct mmul_replay_request *request,
 void mmul_replay_destroy(struct mmul_replay *replay) {
     if (replay == NULL)
         return;
-    mmul_free(replay->ranks);
-    mmul_free(replay->ends);
-    mmul_free(replay);
+    MMUL_FREE_ALL(replay->ranks, replay->ends, replay);
 }

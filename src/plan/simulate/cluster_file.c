@@ -384,7 +384,5 @@ void mmul_description_destroy(struct mmul_description *description) {
     if (description == NULL)
         return;
     mmul_cluster_destroy(description->cluster);
-    mmul_free(description->node_maps);
-    mmul_free(description->rank_kind);
-    mmul_free(description);
+    MMUL_FREE_ALL(description->node_maps, description->rank_kind, description);
 }
