@@ -197,6 +197,24 @@ int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_
                              : mmul_problem_a_matrix(problem, t);
 }
 
+int64_t mmul_problem_whole_matrices(const struct mmul_problem *problem, enum mmul_axis axis) {
+    return mmul_shape_matrices(mmul_problem_whole_shape(problem, axis));
+}
+
+int64_t mmul_problem_split_unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
+    const size_t each = mmul_dtype_bytes(mmul_problem_split_dtype(problem, axis));
+    return problem->alpha == 0 ? 0 : problem->k * (int64_t)each;
+}
+
+int64_t mmul_problem_whole_unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
+    const size_t each = mmul_dtype_bytes(mmul_problem_whole_dtype(problem, axis));
+    return problem->alpha == 0 ? 0 : problem->k * (int64_t)each;
+}
+
+int64_t mmul_problem_result_unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
+    return mmul_problem_result_width(problem, axis) * mmul_problem_result_each(problem);
+}
+
 int64_t mmul_matrix_range_count(const struct mmul_problem *problem, enum mmul_axis axis,
                                 int64_t begin, int64_t end) {
     int64_t units = mmul_problem_units(problem, axis);

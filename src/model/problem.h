@@ -79,6 +79,15 @@ struct mmul_shape mmul_problem_whole_shape(const struct mmul_problem *problem, e
 int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_axis axis,
                                   int64_t t);
 
+// Returns the number of matrices of the whole operand.
+int64_t mmul_problem_whole_matrices(const struct mmul_problem *problem, enum mmul_axis axis);
+
+// Return bytes per unit: of the split operand and of C per unit of the split range, of the whole
+// operand per row or column of a matrix. The operands count nothing if alpha is 0.
+int64_t mmul_problem_split_unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
+int64_t mmul_problem_whole_unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
+int64_t mmul_problem_result_unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
+
 // Units [begin, end) of matrix t: the part of a part that lies in one matrix.
 struct mmul_matrix_range {
     int64_t matrix;     // t

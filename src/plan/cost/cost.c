@@ -103,12 +103,9 @@ static void fill_nodes(struct mmul_cost *cost) {
 static void fill_bytes(struct mmul_cost *cost) {
     const struct mmul_problem *p = cost->request.problem;
     enum mmul_axis axis = cost->request.axis;
-    cost->result_bytes =
-        (double)mmul_problem_result_each(p) * (double)mmul_problem_result_width(p, axis);
-    cost->piece_bytes = p->beta != 0 ? cost->result_bytes : 0;
-    if (p->alpha != 0)
-        cost->piece_bytes +=
-            (double)p->k * (double)mmul_dtype_bytes(mmul_problem_split_dtype(p, axis));
+    cost->result_bytes = (double)mmul_problem_result_unit_bytes(p, axis);
+    cost->piece_bytes =
+        (p->beta != 0 ? cost->result_bytes : 0) + (double)mmul_problem_split_unit_bytes(p, axis);
 }
 
 enum mmul_status mmul_cost_create(const struct mmul_cost_request *request, struct mmul_cost **cost,
@@ -243,17 +240,14 @@ static void set_nodes(struct mmul_cost *cost) {
 void mmul_cost_set(struct mmul_cost *cost, const bool *in, const struct mmul_cut *cut) {
     const struct mmul_problem *p = cost->request.problem;
     enum mmul_axis axis = cost->request.axis;
-    double matrices = (double)mmul_shape_matrices(mmul_problem_whole_shape(p, axis));
+    double matrices = (double)mmul_problem_whole_matrices(p, axis);
     cost->cut = *cut;
     cost->rounds = (double)cut->rounds;
     cost->passes = cost->rounds * (double)cut->panels;
     cost->panel_sends = cut->whole_stays ? (double)cut->panels : cost->passes;
     cost->passes_after = cut->rounds > 1 && cut->whole_stays ? (double)cut->panels : 1;
-    cost->panel_bytes = p->alpha == 0
-                            ? 0
-                            : matrices * (double)mmul_problem_result_width(p, axis) * (double)p->k /
-                                  (double)cut->panels *
-                                  (double)mmul_dtype_bytes(mmul_problem_whole_dtype(p, axis));
+    cost->panel_bytes = matrices * (double)mmul_problem_result_width(p, axis) *
+                        (double)mmul_problem_whole_unit_bytes(p, axis) / (double)cut->panels;
     for (int i = 0; i < cost->node_count; i++)
         cost->nodes[i].in = false;
     set_ranks(cost, in);
@@ -306,8 +300,7 @@ static void couple_cpu(struct mmul_cost *cost) {
 
 static void couple_order(struct mmul_cost *cost, const double *units) {
     double all = 0, before = 0;
-    if (mmul_shape_matrices(mmul_problem_whole_shape(cost->request.problem, cost->request.axis)) ==
-        1)
+    if (mmul_problem_whole_matrices(cost->request.problem, cost->request.axis) == 1)
         return;
     for (int rank = 0; rank < cost->size; rank++)
         all += units[rank];

@@ -80,7 +80,7 @@ static struct line make_line(const struct mmul_pass_request *r) {
     const struct mmul_speed *speed = &r->rank->speed;
     double panels = (double)r->cut->panels;
     double width = (double)mmul_problem_result_width(p, r->axis);
-    double matrices = (double)mmul_shape_matrices(mmul_problem_whole_shape(p, r->axis));
+    double matrices = (double)mmul_problem_whole_matrices(p, r->axis);
     double cuts = ceil(width / (double)r->cut->panel_units); // panels of a matrix
     double per_matrix =
         ceil(width / (double)mmul_panels_units_at_once(p, r->axis, r->cut->panel_units, r->maps));
@@ -90,10 +90,8 @@ static struct line make_line(const struct mmul_pass_request *r) {
                         .width = width / per_matrix,
                         .k = p->alpha == 0 ? 0 : (double)p->k,
                         .most = (double)mmul_problem_total(p, r->axis) / (double)r->cut->rounds};
-    double whole = (double)mmul_dtype_bytes(mmul_problem_whole_dtype(p, r->axis));
-    double split = (double)mmul_dtype_bytes(mmul_problem_split_dtype(p, r->axis));
-    double panel = matrices * width / panels * line.k * whole; // bytes
-    double piece = line.k * split / panels;                    // bytes per unit
+    double panel = matrices * width / panels * (double)mmul_problem_whole_unit_bytes(p, r->axis);
+    double piece = (double)mmul_problem_split_unit_bytes(p, r->axis) / panels;
     double block = (double)mmul_problem_result_each(p) * line.mean;
     double up = transfer_seconds_per_byte(r->rank, speed->upload_bytes_per_second);
     double down = transfer_seconds_per_byte(r->rank, speed->download_bytes_per_second);
@@ -156,6 +154,11 @@ struct mmul_pass_cost mmul_pass_cost(const struct mmul_pass_request *request) {
     add_knot(&line, &cost, height);
     add_knot(&line, &cost, most);
     return cost;
+}
+
+double mmul_pass_rate(const struct mmul_pass_cost *cost) {
+    const int last = cost->knots - 1;
+    return last >= 0 ? cost->units[last] / cost->seconds[last] : 0;
 }
 
 // Returns the interval [i - 1, i] of knots that holds `value`; the last one beyond all knots.

@@ -58,6 +58,9 @@ struct mmul_pass_cost mmul_pass_cost(const struct mmul_pass_request *request);
 
 double mmul_pass_seconds(const struct mmul_pass_cost *cost, double units);
 
+// Returns the units per second of long passes; 0: no speed.
+double mmul_pass_rate(const struct mmul_pass_cost *cost);
+
 // Returns the inverse; 0 if `seconds` is too short for any unit.
 double mmul_pass_units(const struct mmul_pass_cost *cost, double seconds);
 

@@ -60,7 +60,7 @@ int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank)
 static int64_t loan_line_bytes(const struct mmul_schedule *schedule) {
     const struct mmul_problem *p = &schedule->problem;
     return p->k * (int64_t)mmul_dtype_bytes(p->a_dtype) +
-           mmul_problem_result_width(p, schedule->axis) * mmul_problem_result_each(p);
+           mmul_problem_result_unit_bytes(p, schedule->axis);
 }
 
 // Three quarters of the rank's lines are enough: a rank that is four times slower than an equally

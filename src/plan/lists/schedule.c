@@ -32,7 +32,7 @@ static int64_t other_units(const struct mmul_schedule *schedule) {
 }
 
 static int64_t whole_matrices(const struct mmul_schedule *schedule) {
-    return mmul_shape_matrices(mmul_problem_whole_shape(&schedule->problem, schedule->axis));
+    return mmul_problem_whole_matrices(&schedule->problem, schedule->axis);
 }
 
 int64_t mmul_schedule_panels(const struct mmul_schedule *schedule) {
@@ -166,10 +166,8 @@ bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct 
 }
 
 int64_t mmul_schedule_panel_bytes(const struct mmul_schedule *schedule, struct mmul_pass pass) {
-    if (schedule->problem.alpha == 0)
-        return 0;
-    return (pass.matrix_end - pass.matrix_begin) * (pass.end - pass.begin) * schedule->problem.k *
-           (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&schedule->problem, schedule->axis));
+    return (pass.matrix_end - pass.matrix_begin) * (pass.end - pass.begin) *
+           mmul_problem_whole_unit_bytes(&schedule->problem, schedule->axis);
 }
 
 // ------------------------------------------------------------------------ rows of a spread operand

@@ -32,10 +32,8 @@ static enum mmul_content content_at(enum mmul_route route, int64_t position) {
 
 // A spread panel has one part per rank: the rank's rows of it.
 static int64_t parts_per_panel(const struct mmul_transfers *t) {
-    bool is_spread = t->route == MMUL_ROUTE_RELAY || t->route == MMUL_ROUTE_LOAD
-                         ? t->schedule->whole_is_distributed
-                         : false;
-    return is_spread ? t->schedule->size : 1;
+    const bool has_panels = t->route == MMUL_ROUTE_RELAY || t->route == MMUL_ROUTE_LOAD;
+    return has_panels && t->schedule->whole_is_distributed ? t->schedule->size : 1;
 }
 
 static struct mmul_pass pass_at(const struct mmul_transfers *t, int64_t position) {
@@ -50,14 +48,9 @@ static int64_t rank_bytes(const struct mmul_schedule *schedule, int rank, enum m
     struct mmul_range part = mmul_schedule_part(schedule, rank, pass.round);
     int64_t units = part.end - part.begin;
     if (content == MMUL_CONTENT_PIECES)
-        return p->alpha == 0
-                   ? 0
-                   : units * p->k *
-                         (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, schedule->axis));
+        return units * mmul_problem_split_unit_bytes(p, schedule->axis);
     if (content == MMUL_CONTENT_C_IN)
-        return p->beta == 0 ? 0
-                            : units * mmul_problem_result_width(p, schedule->axis) *
-                                  mmul_problem_result_each(p);
+        return p->beta == 0 ? 0 : units * mmul_problem_result_unit_bytes(p, schedule->axis);
     return mmul_schedule_units(schedule, rank, pass) * (pass.end - pass.begin) *
            mmul_problem_result_each(p);
 }

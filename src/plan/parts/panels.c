@@ -7,32 +7,21 @@
 
 enum { ALIGNMENT = 64 };
 
-static int64_t whole_matrices(const struct mmul_problem *problem, enum mmul_axis axis) {
-    return mmul_shape_matrices(mmul_problem_whole_shape(problem, axis));
-}
-
-// Returns the bytes of the whole operand per unit of the axis that is not split.
-static int64_t unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
-    return problem->alpha == 0
-               ? 0
-               : problem->k * (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(problem, axis));
-}
-
 static struct mmul_cut make_cut(const struct mmul_problem *problem, enum mmul_axis axis,
                                 int64_t panel_units, int64_t panel_matrices) {
     int64_t width = mmul_problem_result_width(problem, axis);
-    return (struct mmul_cut){.rounds = 1,
-                             .panels =
-                                 mmul_divide_up(whole_matrices(problem, axis), panel_matrices) *
-                                 mmul_divide_up(width, panel_units),
-                             .panel_units = panel_units,
-                             .panel_matrices = panel_matrices,
-                             .whole_stays = true};
+    return (struct mmul_cut){
+        .rounds = 1,
+        .panels = mmul_divide_up(mmul_problem_whole_matrices(problem, axis), panel_matrices) *
+                  mmul_divide_up(width, panel_units),
+        .panel_units = panel_units,
+        .panel_matrices = panel_matrices,
+        .whole_stays = true};
 }
 
 struct mmul_cut mmul_panels_single(const struct mmul_problem *problem, enum mmul_axis axis) {
     return make_cut(problem, axis, mmul_problem_result_width(problem, axis),
-                    whole_matrices(problem, axis));
+                    mmul_problem_whole_matrices(problem, axis));
 }
 
 // Returns the units of a panel if a matrix of `width` units of `each` bytes is cut into at least
@@ -49,8 +38,9 @@ static int64_t panel_width(int64_t width, int64_t pieces, int64_t each) {
 
 struct mmul_cut mmul_panels_cut(const struct mmul_problem *problem, enum mmul_axis axis,
                                 int64_t wanted) {
-    int64_t width = mmul_problem_result_width(problem, axis), each = unit_bytes(problem, axis);
-    int64_t matrices = whole_matrices(problem, axis);
+    int64_t width = mmul_problem_result_width(problem, axis),
+            each = mmul_problem_whole_unit_bytes(problem, axis),
+            matrices = mmul_problem_whole_matrices(problem, axis);
     int64_t group = matrices / wanted;
     if (each > 0)
         group = mmul_min(group, MMUL_PANEL_BYTES_MOST / each / width);
@@ -72,7 +62,7 @@ int mmul_panels_candidates(const struct mmul_problem *problem, enum mmul_axis ax
 
 int64_t mmul_panels_bytes(const struct mmul_problem *problem, enum mmul_axis axis,
                           const struct mmul_cut *cut) {
-    return cut->panel_matrices * cut->panel_units * unit_bytes(problem, axis);
+    return cut->panel_matrices * cut->panel_units * mmul_problem_whole_unit_bytes(problem, axis);
 }
 
 int64_t mmul_panels_units_at_once(const struct mmul_problem *problem, enum mmul_axis axis,
@@ -83,8 +73,7 @@ int64_t mmul_panels_units_at_once(const struct mmul_problem *problem, enum mmul_
 
 bool mmul_check_projects_whole(const struct mmul_problem *problem, enum mmul_axis axis,
                                int64_t units_at_once, int64_t rounds, bool by_lines) {
-    bool repeats = mmul_shape_matrices(problem->c) >
-                   mmul_shape_matrices(mmul_problem_whole_shape(problem, axis));
+    bool repeats = mmul_shape_matrices(problem->c) > mmul_problem_whole_matrices(problem, axis);
     return units_at_once == mmul_problem_result_width(problem, axis) &&
            (repeats || by_lines || rounds > 1);
 }

@@ -132,12 +132,9 @@ static bool capacity_suffices(const struct balance *b) {
 // Returns a lower bound of the seconds: no rank waits.
 static double least_seconds(const struct mmul_cost *cost, double total) {
     double rate = 0;
-    for (int rank = 0; rank < cost->size; rank++) {
-        const struct mmul_pass_cost *pass = &cost->ranks[rank].pass;
+    for (int rank = 0; rank < cost->size; rank++)
         if (cost->ranks[rank].in)
-            rate += cost->rounds / cost->passes *
-                    (pass->units[pass->knots - 1] / pass->seconds[pass->knots - 1]);
-    }
+            rate += cost->rounds / cost->passes * mmul_pass_rate(&cost->ranks[rank].pass);
     return rate > 0 ? total / rate : 0;
 }
 
@@ -170,10 +167,7 @@ static double solve_seconds(struct balance *b, double guess) {
 static void spread_by_rate(const struct mmul_cost *cost, double total, double *units) {
     double sum = 0;
     for (int rank = 0; rank < cost->size; rank++) {
-        const struct mmul_pass_cost *pass = &cost->ranks[rank].pass;
-        units[rank] = cost->ranks[rank].in
-                          ? pass->units[pass->knots - 1] / pass->seconds[pass->knots - 1]
-                          : 0;
+        units[rank] = cost->ranks[rank].in ? mmul_pass_rate(&cost->ranks[rank].pass) : 0;
         sum += units[rank];
     }
     for (int rank = 0; rank < cost->size; rank++)

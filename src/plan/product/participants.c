@@ -28,11 +28,6 @@ struct choice {
 
 // ----------------------------------------------------------------------------------------- devices
 
-// Returns the units per second of long passes.
-static double unit_rate(const struct mmul_pass_cost *pass) {
-    return pass->knots > 0 ? pass->units[pass->knots - 1] / pass->seconds[pass->knots - 1] : 0;
-}
-
 // Returns the rate of the fastest single core among the node's CPU ranks; 0: none.
 static double core_rate(const struct mmul_cost *cost, int node) {
     const struct mmul_cluster *cluster = cost->request.cluster;
@@ -41,7 +36,7 @@ static double core_rate(const struct mmul_cost *cost, int node) {
         if (!cluster->ranks[i].host_memory)
             continue;
         int threads = cluster->ranks[i].threads > 1 ? cluster->ranks[i].threads : 1;
-        double rate = unit_rate(&cost->ranks[i].pass) / threads;
+        double rate = mmul_pass_rate(&cost->ranks[i].pass) / threads;
         best = rate > best ? rate : best;
     }
     return best;
@@ -58,7 +53,7 @@ static bool device_alone_suffices(const struct mmul_cost *cost, int rank, double
         .rank = &alone,
         .assumed_flops = cost->request.assumed ? cost->request.assumed[rank] : 0};
     struct mmul_pass_cost pass = mmul_pass_cost(&request);
-    return unit_rate(&pass) >= core;
+    return mmul_pass_rate(&pass) >= core;
 }
 
 static void exclude_slow_devices(struct choice *c) {
@@ -72,7 +67,7 @@ static void exclude_slow_devices(struct choice *c) {
         int node = ranks[rank].node;
         if (absence == MMUL_NOT_EXCLUDED && ranks[rank].device.type == MMUL_DEVICE_GPU) {
             c->work[node] = c->work[node] < 0 ? core_rate(cost, node) : c->work[node];
-            if (unit_rate(&cost->ranks[rank].pass) < c->work[node])
+            if (mmul_pass_rate(&cost->ranks[rank].pass) < c->work[node])
                 absence = device_alone_suffices(cost, rank, c->work[node])
                               ? MMUL_EXCLUDED_SLOW_TRANSFERS
                               : MMUL_EXCLUDED_SLOW_DEVICE;
@@ -106,7 +101,8 @@ static enum mmul_status order_nodes(struct choice *c, struct mmul_error *err) {
         return status;
     memset(c->work, 0, (size_t)cost->node_count * sizeof *c->work);
     for (int rank = 0; rank < cost->size; rank++)
-        c->work[cost->ranks[rank].node] += c->in[rank] ? unit_rate(&cost->ranks[rank].pass) : 0;
+        c->work[cost->ranks[rank].node] +=
+            c->in[rank] ? mmul_pass_rate(&cost->ranks[rank].pass) : 0;
     for (int i = 0; i < cost->node_count; i++) {
         c->place[i] = -1;
         if (i != cost->root_node && c->work[i] > 0)

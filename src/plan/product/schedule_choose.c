@@ -373,20 +373,13 @@ static bool cut_fits(struct mmul_planning *p, const struct mmul_cut *cut) {
     return mmul_planning_size_segments(p);
 }
 
+// Finds a cut for all ranks that fits. Walks no lists.
 static enum mmul_status try_cuts(struct mmul_planning *p, struct mmul_error *err) {
     enum mmul_status status = choose_cut(p, p->everybody, !p->automatic, err);
     for (int i = 0; status == MMUL_OK && i < MMUL_FINALISTS && p->finalists[i].seconds > 0; i++)
         if (cut_fits(p, &p->finalists[i].cut))
             return MMUL_OK;
     return status == MMUL_OK ? mmul_planning_fail_memory(p, err) : status;
-}
-
-enum mmul_status mmul_planning_find_cut(struct mmul_planning *p, struct mmul_error *err) {
-    choose_steal_shares(p);
-    enum mmul_status status = try_cuts(p, err);
-    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_stealing(p)))
-        status = try_cuts(p, err);
-    return status;
 }
 
 // Chooses the finalist that ends first, and computes the seconds with all ranks.
@@ -410,10 +403,12 @@ static enum mmul_status choose_shares(struct mmul_planning *p, struct mmul_error
 
 // ------------------------------------------------------------------------------------ the schedule
 
-enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err) {
+enum mmul_status mmul_planning_choose(struct mmul_planning *p, bool walks_lists,
+                                      struct mmul_error *err) {
+    enum mmul_status status;
     choose_steal_shares(p);
-    enum mmul_status status = choose_shares(p, err);
-    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_stealing(p)))
-        status = choose_shares(p, err);
+    do
+        status = walks_lists ? choose_shares(p, err) : try_cuts(p, err);
+    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_stealing(p)));
     return status;
 }

@@ -133,6 +133,11 @@ static enum mmul_status set_ranks(struct mmul_planning *p, struct mmul_error *er
 
 // ---------------------------------------------------------------------------------------- the axis
 
+static int64_t whole_operand_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
+    const struct mmul_cut all = mmul_panels_single(problem, axis);
+    return mmul_panels_bytes(problem, axis, &all);
+}
+
 // Returns the bytes over the network: pieces by weight, and the whole operand once per node with
 // any weight.
 static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
@@ -149,16 +154,13 @@ static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
         pieces += p->maps[node] & mmul_maps_split_operand(axis) ? 0 : weight;
         wholes += !(p->maps[node] & mmul_maps_whole_operand(axis));
     }
-    int64_t each =
-        problem->alpha == 0
-            ? 0
-            : problem->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(problem, axis));
-    return (int64_t)(pieces / all * (double)mmul_problem_total(problem, axis) * (double)each +
-                     wholes * (double)mmul_planning_whole_bytes(problem, axis));
+    return (int64_t)(pieces / all * (double)mmul_problem_total(problem, axis) *
+                         (double)mmul_problem_split_unit_bytes(problem, axis) +
+                     wholes * (double)whole_operand_bytes(problem, axis));
 }
 
 // Chooses the axis with the fewest network bytes. An axis with fewer units than ranks leaves ranks
-// idle, so the other one is taken if it has more units. Ties go to rows.
+// idle, so the other one is taken if it has more units. Ties go to rows. Sets the bytes per unit.
 static void choose_axis(struct mmul_planning *p) {
     const struct mmul_problem *problem = &p->schedule->problem;
     int64_t rows = mmul_problem_total(problem, MMUL_ROWS);
@@ -173,7 +175,12 @@ static void choose_axis(struct mmul_planning *p) {
         p->schedule->axis = (fewer && !cols_too_few) || too_few ? MMUL_COLS : MMUL_ROWS;
     else
         p->schedule->axis = p->request->split == MMUL_SPLIT_COLS ? MMUL_COLS : MMUL_ROWS;
-    p->schedule->total = mmul_problem_total(problem, p->schedule->axis);
+    const enum mmul_axis axis = p->schedule->axis;
+    p->schedule->total = mmul_problem_total(problem, axis);
+    p->piece_bytes = mmul_problem_split_unit_bytes(problem, axis);
+    p->result_bytes = mmul_problem_result_unit_bytes(problem, axis);
+    p->c_in_bytes = problem->beta != 0 ? p->result_bytes : 0;
+    p->whole_bytes = whole_operand_bytes(problem, axis);
 }
 
 // ------------------------------------------------------------------------------------------- ranks
@@ -214,7 +221,8 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
         .a_bytes_each = mmul_dtype_bytes(problem->a_dtype),
         .b_bytes_each = mmul_dtype_bytes(problem->b_dtype),
         .host_memory = info->host_memory,
-        .memory_bytes = mmul_planning_device_bytes(p, rank),
+        .memory_bytes = mmul_rank_device_bytes(p->request->cluster, rank,
+                                               p->request->device_memory_limit_bytes),
         .max_allocation_bytes = info->device.max_allocation_bytes,
     };
 }
@@ -223,9 +231,7 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
 static int64_t part_bytes(const struct mmul_planning *p, int rank) {
     int64_t rounds = p->best.cut.rounds, units = p->best.counts[rank];
     int64_t held = rounds > 1 ? mmul_min(units, 2 * mmul_divide_up(units, rounds)) : units;
-    int64_t result = mmul_planning_result_bytes(p);
-    return held *
-           (mmul_planning_piece_bytes(p) + (p->schedule->problem.beta != 0 ? 2 : 1) * result);
+    return held * (p->piece_bytes + p->c_in_bytes + p->result_bytes);
 }
 
 static enum mmul_status size_ranks(struct mmul_planning *p, struct mmul_error *err) {
@@ -267,7 +273,7 @@ static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struc
     set_nodes(p, NULL);
     for (int node = 0; node < p->schedule->node_count; node++)
         p->nodes[node].memory_bytes = node_memory(p, node, bytes);
-    return mmul_planning_find_cut(p, err);
+    return mmul_planning_choose(p, false, err);
 }
 
 enum mmul_status mmul_schedule_least_memory(const struct mmul_schedule_request *request,
@@ -296,7 +302,7 @@ enum mmul_status mmul_schedule_make(const struct mmul_schedule_request *request,
     struct mmul_planning p = {.request = request};
     enum mmul_status status = begin_planning(&p, err);
     if (status == MMUL_OK)
-        status = mmul_planning_choose(&p, err);
+        status = mmul_planning_choose(&p, true, err);
     if (status == MMUL_OK)
         status = size_ranks(&p, err);
     if (status == MMUL_OK)

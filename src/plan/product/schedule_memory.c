@@ -15,37 +15,16 @@
 // buffers take at most a ROUND_PART-th of it, if that is enough to work with.
 enum { ROUND_LEAST = 1 << 20, ROUND_PART = 16 };
 
-int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
-    struct mmul_shape shape = mmul_problem_whole_shape(problem, axis);
-    if (problem->alpha == 0)
-        return 0;
-    return mmul_shape_matrices(shape) * shape.rows * shape.cols *
-           (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(problem, axis));
-}
-
-int64_t mmul_planning_piece_bytes(const struct mmul_planning *p) {
-    const struct mmul_problem *problem = &p->schedule->problem;
-    return problem->alpha == 0 ? 0
-                               : problem->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(
-                                                  problem, p->schedule->axis));
-}
-
-int64_t mmul_planning_result_bytes(const struct mmul_planning *p) {
-    return mmul_problem_result_each(&p->schedule->problem) *
-           mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
-}
-
-static int64_t c_in_bytes(const struct mmul_planning *p) {
-    return p->schedule->problem.beta != 0 ? mmul_planning_result_bytes(p) : 0;
+static int64_t split_unit_bytes(const struct mmul_planning *p) {
+    return p->piece_bytes + p->c_in_bytes + p->result_bytes;
 }
 
 // ---------------------------------------------------------------------------------- private memory
 
 void mmul_planning_size_chunk(struct mmul_planning *p) {
-    double whole = (double)mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
-    double unit =
-        (double)(mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
-    double shared = (double)p->schedule->total * unit, most = whole > shared ? whole : shared;
+    double whole = (double)p->whole_bytes,
+           shared = (double)p->schedule->total * (double)split_unit_bytes(p),
+           most = whole > shared ? whole : shared;
     int64_t limit = p->request->memory_limit_bytes, others = p->schedule->node_count - 1;
     int64_t bytes = mmul_min(MMUL_CHUNK_BYTES, others * MMUL_PACKET_BYTES);
     if (others == 0)
@@ -55,17 +34,14 @@ void mmul_planning_size_chunk(struct mmul_planning *p) {
     p->schedule->chunk_bytes = most < (double)bytes ? (int64_t)most + ROUND_LEAST : bytes;
 }
 
-int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
-    return mmul_rank_device_bytes(p->request->cluster, rank, p->request->device_memory_limit_bytes);
-}
-
 // Returns the bytes of host memory that a CPU through OpenCL uses: operands and temporaries of the
 // whole product, or the bytes that the device may use if that is less.
 static int64_t opencl_cpu_bytes(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *q = &p->schedule->problem;
     double m = (double)q->m, n = (double)q->n, k = (double)q->k;
     double whole = 2 * (double)mmul_problem_result_each(q) * (m * k + k * n + m * n);
-    double most = (double)mmul_planning_device_bytes(p, rank);
+    double most = (double)mmul_rank_device_bytes(p->request->cluster, rank,
+                                                 p->request->device_memory_limit_bytes);
     return (int64_t)(whole < most ? whole : most);
 }
 
@@ -178,8 +154,8 @@ static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *c
     int64_t block = cut->rounds * cut->panels > 1 ? 2 * cut->panel_units : width;
     bytes += p->maps[node] & mmul_maps_split_operand(p->schedule->axis)
                  ? 0
-                 : lanes * (double)mmul_planning_piece_bytes(p);
-    bytes += p->maps[node] & MMUL_MAPS_C_IN ? 0 : lanes * (double)c_in_bytes(p);
+                 : lanes * (double)p->piece_bytes;
+    bytes += p->maps[node] & MMUL_MAPS_C_IN ? 0 : lanes * (double)p->c_in_bytes;
     bytes += p->maps[node] & MMUL_MAPS_C
                  ? 0
                  : (double)mmul_problem_result_each(&p->schedule->problem) * (double)block;
@@ -220,8 +196,7 @@ double mmul_planning_compute_capacity(const struct mmul_planning *p, struct mmul
 bool mmul_planning_stop_mapping(struct mmul_planning *p) {
     bool any = false;
     int64_t limit = p->request->memory_limit_bytes;
-    int64_t each = mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p);
-    int64_t whole = mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
+    int64_t each = split_unit_bytes(p);
     for (int node = 0; limit > 0 && node < p->schedule->node_count; node++) {
         const struct mmul_cluster *cluster = p->request->cluster;
         const unsigned files = p->maps[node] & ~p->request->value_maps;
@@ -229,8 +204,9 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p) {
         double units = 0;
         for (; rank >= 0; rank = mmul_cluster_next_rank(cluster, rank))
             units += (double)p->best.counts[rank];
-        if (units > 0 && units * (double)each + (double)(whole + p->best.work_bytes[node]) >
-                             (double)p->nodes[node].memory_bytes)
+        if (units > 0 &&
+            units * (double)each + (double)(p->whole_bytes + p->best.work_bytes[node]) >
+                (double)p->nodes[node].memory_bytes)
             p->maps[node] &= ~files, any = true;
     }
     return any;
@@ -244,11 +220,10 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
         memory += p->nodes[node].memory_bytes;
         private += p->trial.work_bytes[node];
     }
-    int64_t unit = mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p);
     struct mmul_cut finest = mmul_panels_cut(&schedule->problem, schedule->axis, schedule->total);
     mmul_bytes_format(private, work);
     mmul_bytes_format(memory, have);
-    mmul_bytes_format((int64_t)((double)schedule->total * (double)unit), part);
+    mmul_bytes_format((int64_t)((double)schedule->total * (double)split_unit_bytes(p)), part);
     if (p->request->panels) {
         mmul_bytes_format(2 * mmul_panels_bytes(&schedule->problem, schedule->axis, &finest),
                           whole);
@@ -258,7 +233,7 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
                   schedule->problem.a_name, schedule->problem.b_name, whole, work, have,
                   schedule->node_count, schedule->node_count == 1 ? "" : "s");
     } else {
-        mmul_bytes_format(mmul_planning_whole_bytes(&schedule->problem, schedule->axis), whole);
+        mmul_bytes_format(p->whole_bytes, whole);
         mmul_fail(err, MMUL_ERR_SYSTEM,
                   "cannot fit '%s' x '%s' into memory: %s on every node, %s shared among nodes and "
                   "%s of work space needed, %s available on %d node%s",
@@ -350,8 +325,8 @@ static void size_segment(struct mmul_planning *p, int index) {
     node->piece_lanes = p->best.cut.rounds > 1 ? 2 : 1;
     node->piece_lane_bytes = node->maps & mmul_maps_split_operand(p->schedule->axis)
                                  ? 0
-                                 : need->round_units * mmul_planning_piece_bytes(p);
-    node->c_in_lane_bytes = node->maps & MMUL_MAPS_C_IN ? 0 : need->round_units * c_in_bytes(p);
+                                 : need->round_units * p->piece_bytes;
+    node->c_in_lane_bytes = node->maps & MMUL_MAPS_C_IN ? 0 : need->round_units * p->c_in_bytes;
     node->whole_slots =
         node->maps & mmul_maps_whole_operand(p->schedule->axis) || panel == 0 ? 0 : need->panels;
     node->whole_slot_bytes = node->whole_slots > 0 ? panel : 0;
@@ -368,11 +343,8 @@ static void size_segment(struct mmul_planning *p, int index) {
 
 // Returns the bytes of the panels that a node needs; all matrices if it needs all panels.
 static int64_t needed_bytes(const struct mmul_planning *p, int64_t panels) {
-    int64_t whole = mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
-    return panels == p->best.cut.panels
-               ? whole
-               : mmul_min(whole, panels * mmul_panels_bytes(&p->schedule->problem,
-                                                            p->schedule->axis, &p->best.cut));
+    int64_t each = mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->best.cut);
+    return panels == p->best.cut.panels ? p->whole_bytes : mmul_min(p->whole_bytes, panels * each);
 }
 
 static int64_t crossing_bytes(const struct mmul_planning *p,
@@ -398,7 +370,6 @@ static void reset_nodes(struct mmul_planning *p) {
 }
 
 static void sum_part_bytes(struct mmul_planning *p) {
-    int64_t piece = mmul_planning_piece_bytes(p), result = mmul_planning_result_bytes(p);
     for (int rank = 0; rank < p->schedule->size; rank++) {
         struct mmul_schedule_node *node = &p->nodes[p->rank_node[rank]];
         p->ranks[rank].steal_lines_least = least_stealable_lines(p, rank);
@@ -406,9 +377,9 @@ static void sum_part_bytes(struct mmul_planning *p) {
                         (p->schedule->may_steal || node->result_bytes > 0);
         node->participates |=
             p->best.counts[rank] > 0 || p->ranks[rank].whole_end > p->ranks[rank].whole_begin;
-        node->piece_bytes += p->best.counts[rank] * piece;
-        node->result_bytes += p->best.counts[rank] * result;
-        node->c_in_bytes += p->best.counts[rank] * c_in_bytes(p);
+        node->piece_bytes += p->best.counts[rank] * p->piece_bytes;
+        node->result_bytes += p->best.counts[rank] * p->result_bytes;
+        node->c_in_bytes += p->best.counts[rank] * p->c_in_bytes;
     }
 }
 
@@ -417,7 +388,7 @@ bool mmul_planning_size_segments(struct mmul_planning *p) {
     reset_nodes(p);
     sum_part_bytes(p);
     sum_round_needs(p);
-    if (mmul_shape_matrices(mmul_problem_whole_shape(&p->schedule->problem, p->schedule->axis)) > 1)
+    if (mmul_problem_whole_matrices(&p->schedule->problem, p->schedule->axis) > 1)
         sum_matrix_needs(p);
     for (int i = 0; i < p->schedule->node_count; i++) {
         struct mmul_schedule_node *node = &p->nodes[i];

@@ -49,6 +49,9 @@ struct mmul_planning {
     struct mmul_schedule_rank *ranks; // part of the schedule, like nodes
     struct mmul_schedule_node *nodes;
     int root_node;
+    // Bytes per unit of the split range: of the split operand, of C_in, of C.
+    int64_t piece_bytes, c_in_bytes, result_bytes;
+    int64_t whole_bytes;          // bytes of the whole operand
     bool automatic;               // shares let all ranks finish together
     bool speeds_known;            // speeds of all ranks are measured: seconds are meaningful
     double *weights;              // size: as given, or the speeds
@@ -71,19 +74,10 @@ struct mmul_planning {
     struct mmul_replay *replay; // replay of the lists walked last
 };
 
-// Return the bytes per unit of the split range: of the split operand, of C (float32; C_in is as
-// large); and the bytes of the whole operand.
-int64_t mmul_planning_piece_bytes(const struct mmul_planning *p);
-int64_t mmul_planning_result_bytes(const struct mmul_planning *p);
-int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
-
 // ------------------------------------------------------------------------------- schedule_memory.c
 
 // Sizes root's buffers for scatter and gather; each exists twice.
 void mmul_planning_size_chunk(struct mmul_planning *p);
-
-// Returns the bytes of its device that a rank may use.
-int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank);
 
 // Returns the bytes of a rank's work space beside the segment.
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
@@ -107,11 +101,9 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
 // ------------------------------------------------------------------------------- schedule_choose.c
 
 // Chooses the best candidate and its stealable share, and writes both to p and the schedule.
-enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err);
-
-// Returns MMUL_OK if a cut for all ranks exists, without walking any lists. Fails like the
-// schedule.
-enum mmul_status mmul_planning_find_cut(struct mmul_planning *p, struct mmul_error *err);
+// Without walks_lists it only finds a cut for all ranks. Fails if there is none.
+enum mmul_status mmul_planning_choose(struct mmul_planning *p, bool walks_lists,
+                                      struct mmul_error *err);
 
 // Computes counts by `weights` within the candidate's capacities.
 enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double *weights,

@@ -108,8 +108,7 @@ static int64_t root_bytes(const struct mmul_planning *p) {
         panels += its;
         most = mmul_max(most, takes ? panel_sends : 0);
     }
-    return bytes +
-           mmul_min(panels, most * mmul_planning_whole_bytes(&schedule->problem, schedule->axis));
+    return bytes + mmul_min(panels, most * p->whole_bytes);
 }
 
 // ------------------------------------------------------------------------------------------ advice

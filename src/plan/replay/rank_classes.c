@@ -151,8 +151,7 @@ static void count_classes(const struct comparison *comparison, struct mmul_rank_
 static bool may_fold(const struct comparison *comparison) {
     const struct mmul_schedule *schedule = first_schedule(comparison);
     bool stack =
-        schedule != NULL &&
-        mmul_shape_matrices(mmul_problem_whole_shape(&schedule->problem, schedule->axis)) > 1;
+        schedule != NULL && mmul_problem_whole_matrices(&schedule->problem, schedule->axis) > 1;
     return comparison->cluster->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
 }
 
