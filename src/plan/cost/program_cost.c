@@ -177,10 +177,6 @@ static bool is_split(enum mmul_placement_kind kind) {
     return !mmul_placement_is_whole(kind);
 }
 
-static bool is_member(const struct mmul_program_costs *c, int rank) {
-    return c->holders == NULL || c->holders->ranks[rank];
-}
-
 // Returns the part of the value that a node has.
 static double part_on_node(const struct mmul_program_costs *c, enum mmul_placement_kind kind,
                            int node) {
@@ -374,7 +370,7 @@ double mmul_program_move_seconds(const struct mmul_program_costs *costs,
 // every rank makes the others itself.
 static double work_share(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
                          enum mmul_placement_kind result, int rank) {
-    if (!is_member(c, rank))
+    if (c->holders != NULL && !c->holders->ranks[rank])
         return 0;
     if (result == MMUL_PLACE_GRID)
         return rank < c->mesh.rows * c->mesh.cols ? c->mesh.row_shares[rank / c->mesh.cols] *
@@ -525,6 +521,15 @@ static struct product make_product(const struct mmul_operation_call *call, struc
                             .result = result};
 }
 
+static struct product describe_product(const struct mmul_program *program,
+                                       const struct mmul_operation *operation,
+                                       const struct mmul_rule *rule) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    const struct mmul_operation_call call =
+        mmul_program_describe_call(program, operation, operands);
+    return make_product(&call, mmul_program_shape(program, operation), rule->result);
+}
+
 // Returns the seconds of moves, packing and multiplying of a product with joined operands. `apart`
 // receives the seconds without overlap.
 static double joined_seconds(const struct mmul_program_costs *c, const struct product *p,
@@ -558,14 +563,10 @@ double mmul_program_overlap_saving(const struct mmul_program_costs *costs,
                                    const struct mmul_program *program,
                                    const struct mmul_operation *operation,
                                    const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]) {
-    struct mmul_operand_info operands[MMUL_OPERANDS];
     double apart;
     if (operation->kind != MMUL_MATMUL || (!joined[0] && !joined[1]))
         return 0;
-    const struct mmul_operation_call call =
-        mmul_program_describe_call(program, operation, operands);
-    const struct product p =
-        make_product(&call, mmul_program_shape(program, operation), rule->result);
+    const struct product p = describe_product(program, operation, rule);
     double together = joined_seconds(costs, &p, joined, &apart);
     return apart - together;
 }
@@ -574,11 +575,7 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
                                   const struct mmul_program *program,
                                   const struct mmul_operation *operation,
                                   const struct mmul_rule *rule) {
-    struct mmul_operand_info operands[MMUL_OPERANDS];
-    const struct mmul_operation_call call =
-        mmul_program_describe_call(program, operation, operands);
-    const struct product p =
-        make_product(&call, mmul_program_shape(program, operation), rule->result);
+    const struct product p = describe_product(program, operation, rule);
     return check_seconds(costs, &p);
 }
 
@@ -647,10 +644,9 @@ double mmul_program_scan_seconds(const struct mmul_program_costs *costs,
 
 // Returns the seconds to move the units of a persistent value that lie outside the plan's shares by
 // more than one unit.
-static double persistent_value_seconds(const struct mmul_program_costs *costs,
+static double persistent_value_seconds(const struct mmul_program_costs *c,
                                        const struct mmul_program *program,
                                        const struct mmul_operation *operation) {
-    const struct mmul_program_costs *c = costs;
     const struct mmul_persistent_value *set = &program->kept[operation->kept];
     const struct mmul_value *value = &program->values[operation->result];
     if (set->offsets == NULL)
@@ -682,21 +678,16 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
         return persistent_value_seconds(c, program, operation);
     if (row->flops_each <= 0 || row->is_view || rule->result == MMUL_PLACE_FILE)
         return 0;
-    const struct mmul_operation_call call =
-        mmul_program_describe_call(program, operation, operands);
     if (operation->kind == MMUL_MATMUL || operation->kind == MMUL_FUSED_TOPK) {
-        const struct product p = make_product(&call, shape, rule->result);
+        const struct product p = describe_product(program, operation, rule);
         return add_waiting_seconds(c, rule->result, multiply_seconds(c, &p) + check_seconds(c, &p));
     }
+    const struct mmul_operation_call call =
+        mmul_program_describe_call(program, operation, operands);
     return map_seconds(c, operation->kind, &call, shape, rule);
 }
 
 // -------------------------------------------------------------------------------------------- mesh
-
-static double product_seconds(const struct mmul_program_costs *c, const struct product *p) {
-    double ignored;
-    return joined_seconds(c, p, (const bool[]){true, true}, &ignored) + check_seconds(c, p);
-}
 
 void mmul_program_costs_mesh(struct mmul_program_costs *costs,
                              const struct mmul_operand_info *operands, struct mmul_shape result) {
@@ -706,13 +697,15 @@ void mmul_program_costs_mesh(struct mmul_program_costs *costs,
                                               costs->shares};
     const struct mmul_operation_call call = {operands, MMUL_FACTORS, NULL};
     const struct product p = make_product(&call, result, MMUL_PLACE_GRID);
-    double best = INFINITY, best_evenness = 0;
+    static const bool all_joined[MMUL_FACTORS] = {true, true};
+    double best = INFINITY, best_evenness = 0, ignored;
     int best_rows = 1;
     for (int rows = 1; rows <= costs->size; rows++)
         for (int i = 0; i < CHOICES && mmul_mesh_is_candidate(costs->size, rows); i++) {
             if (!mmul_mesh_set(&costs->mesh, &request, rows, costs->size / rows, evenness[i]))
                 break;
-            const double seconds = product_seconds(costs, &p);
+            const double seconds =
+                joined_seconds(costs, &p, all_joined, &ignored) + check_seconds(costs, &p);
             if (seconds >= best * (1 - 1e-9))
                 continue;
             best = seconds, best_rows = rows, best_evenness = evenness[i];

@@ -31,6 +31,13 @@ int mmul_program_base_place(const struct mmul_program_plan *plan, int place) {
     return place;
 }
 
+bool mmul_program_is_read_transposed(const struct mmul_program_plan *plan, int place) {
+    bool is_transposed = false;
+    for (; plan->places[place].view_of >= 0; place = plan->places[place].view_of)
+        is_transposed |= plan->places[place].transposed;
+    return is_transposed;
+}
+
 bool mmul_program_place_has_memory(const struct mmul_program_place *place) {
     return place->view_of < 0 && place->placement.kind != MMUL_PLACE_FILE && !place->is_elided &&
            place->kept < 0;

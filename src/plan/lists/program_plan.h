@@ -174,6 +174,9 @@ void mmul_program_plan_sum_costs(struct mmul_program_plan *plan);
 // Returns the place whose memory a place shares, or the place itself.
 int mmul_program_base_place(const struct mmul_program_plan *plan, int place);
 
+// Returns true if a view between the place and its memory is transposed.
+bool mmul_program_is_read_transposed(const struct mmul_program_plan *plan, int place);
+
 // Returns the number of ranks of a node, and writes its first rank to `leader`.
 int mmul_program_node_ranks(const struct mmul_program_plan *plan, int node, int *leader);
 

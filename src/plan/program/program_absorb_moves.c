@@ -66,14 +66,6 @@ static void replace_operand(struct fusing *f, struct mmul_program_step *step, in
     step->operands[index] = place;
 }
 
-// Returns true if a place holds rows in their order in memory, not transposed.
-static bool has_rows_in_order(const struct mmul_program_plan *plan, int place) {
-    bool is_transposed = false;
-    for (int at = place; plan->places[at].view_of >= 0; at = plan->places[at].view_of)
-        is_transposed |= plan->places[at].transposed;
-    return plan->places[place].placement.kind == MMUL_PLACE_ROWS && !is_transposed;
-}
-
 // Lets the product do the work of the move.
 static void absorb_move(struct fusing *f, struct mmul_program_step *step,
                         struct mmul_program_step *move, int place) {
@@ -133,9 +125,11 @@ static void write_to_file(struct fusing *f, struct mmul_program_step *step) {
 static void relay_rows(struct fusing *f, struct mmul_program_step *step, int index) {
     const int place = step->operands[index];
     struct mmul_program_step *move = move_at(f, f->uses[place].brings);
-    if (move == NULL || f->uses[place].count != 1 ||
-        !has_rows_in_order(f->plan, move->operands[0]) ||
-        f->plan->places[move->operands[0]].placement.holders != NULL)
+    if (move == NULL || f->uses[place].count != 1)
+        return;
+    const struct mmul_placement *from = &f->plan->places[move->operands[0]].placement;
+    if (from->kind != MMUL_PLACE_ROWS || from->holders != NULL ||
+        mmul_program_is_read_transposed(f->plan, move->operands[0]))
         return;
     replace_operand(f, step, index, move->operands[0]);
     absorb_move(f, step, move, place);

@@ -16,6 +16,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/matrix.h"
 #include "model/rank_groups.h"
 #include "plan/program/program_planning.h"
 
@@ -433,17 +434,11 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     return status;
 }
 
-// Reports progress. 1024 operations take some tens of milliseconds.
-static void report_progress(const struct mmul_program *program, int done) {
-    enum { TOLD_EACH = 1024 };
-    if (program->planning != NULL && done % TOLD_EACH == 0)
-        program->planning(program->planning_context, done, program->operation_count);
-}
-
 enum mmul_status mmul_program_choose(const struct mmul_program *program,
                                      const struct mmul_program_costs *costs,
                                      const struct mmul_rule **rules, double *seconds,
                                      struct mmul_error *err) {
+    enum { REPORTED_EACH = 1024 }; // operations; they take some tens of milliseconds
     struct search *s = NULL;
     enum mmul_status status = MMUL_ALLOCATE(s, 1, "a plan", err);
     if (status != MMUL_OK)
@@ -452,7 +447,8 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
     s->rank_groups = costs;
     status = init_search(s, err);
     for (int i = 0; status == MMUL_OK && i < program->operation_count; i++) {
-        report_progress(program, i);
+        if (program->planning != NULL && i % REPORTED_EACH == 0)
+            program->planning(program->planning_context, i, program->operation_count);
         status = advance_operation(s, i, err);
     }
     int best = 0; // states are sorted
@@ -487,8 +483,6 @@ static int add_group_wishes(const struct mmul_program *program, const struct mmu
     struct mmul_operand_info operands[MMUL_OPERANDS];
     const struct mmul_operation_call call = mmul_program_describe_call(program, o, operands);
     const struct mmul_shape result = mmul_program_shape(program, o);
-    double elements =
-        (double)result.batch * (double)result.depth * (double)result.rows * (double)result.cols;
     for (int i = 0; o->kind != MMUL_SAVE && i < o->operand_count; i++) {
         if (operands[i].is_number)
             continue;
@@ -499,7 +493,7 @@ static int add_group_wishes(const struct mmul_program *program, const struct mmu
         if (groups == MMUL_ROW_BY_ROW || groups == 1)
             continue;
         requests[same].groups = groups;
-        requests[same].elements += elements;
+        requests[same].elements += mmul_shape_elements(result);
         count += same == count;
     }
     return count;

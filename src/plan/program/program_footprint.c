@@ -10,11 +10,6 @@
 #include "model/matrix.h"
 #include "plan/parts/panels.h"
 
-static int64_t elements_of(const struct mmul_program_plan *plan, int place) {
-    const struct mmul_shape s = mmul_place_value(plan, place)->shape;
-    return mmul_shape_matrices(s) * s.rows * s.cols;
-}
-
 static int64_t bytes_each(const struct mmul_program_plan *plan,
                           const struct mmul_program_step *step) {
     return (int64_t)mmul_dtype_bytes(mmul_place_value(plan, step->result)->dtype);
@@ -94,22 +89,18 @@ struct mmul_sum_lines mmul_program_sum_lines(const struct mmul_move *move) {
     return l;
 }
 
-static struct mmul_sums sums_of_move(const struct mmul_program_plan *plan,
-                                     const struct mmul_program_step *step) {
-    const struct mmul_move move = mmul_program_step_move(plan, step);
-    if (move.from.kind != MMUL_PLACE_PARTIAL || move.to.kind == MMUL_PLACE_PARTIAL)
-        return (struct mmul_sums){0};
-    return (struct mmul_sums){1, {2 * mmul_program_sum_lines(&move).count}};
-}
-
 struct mmul_sums mmul_program_sums(const struct mmul_program_plan *plan,
                                    const struct mmul_program_step *step) {
     struct mmul_sums sums = {0};
     struct mmul_grid_part g;
     if (plan->options.no_verify)
         return sums;
-    if (step->kind == MMUL_STEP_MOVE)
-        return sums_of_move(plan, step);
+    if (step->kind == MMUL_STEP_MOVE) {
+        const struct mmul_move move = mmul_program_step_move(plan, step);
+        if (move.from.kind == MMUL_PLACE_PARTIAL && move.to.kind != MMUL_PLACE_PARTIAL)
+            sums = (struct mmul_sums){1, {2 * mmul_program_sum_lines(&move).count}};
+        return sums;
+    }
     if (!is_blockwise_product(plan, step) || !is_on_grid(plan, step))
         return sums;
     // Sizes are those of the whole product.
@@ -273,14 +264,14 @@ static bool next_fused_alike(struct mmul_block_walk *walk, struct mmul_region *p
 // should share the caches.
 static int64_t tiles_at_once(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step) {
-    const int64_t all = elements_of(plan, step->result);
+    const double all = mmul_shape_elements(mmul_place_value(plan, step->result)->shape);
     int64_t tiles = step->tile_count;
     for (int i = 0; i < mmul_program_result_count(step); i++)
         tiles += mmul_program_step_result(plan, step, i) >= 0;
     const bool is_all = mmul_program_head_is_fused(plan, step);
     for (int i = is_all ? 0 : MMUL_OPERANDS; i < mmul_program_operand_count(step); i++) {
         const int place = mmul_program_step_operand(plan, step, i);
-        tiles += place >= 0 && elements_of(plan, place) == all;
+        tiles += place >= 0 && mmul_shape_elements(mmul_place_value(plan, place)->shape) == all;
     }
     return mmul_max(tiles, 1);
 }

@@ -62,10 +62,6 @@ static int64_t rows_of(struct mmul_shape s) {
     return mmul_shape_matrices(s) * s.rows;
 }
 
-static int64_t elements_of(struct mmul_shape s) {
-    return rows_of(s) * s.cols;
-}
-
 static int find_group(const struct grouping *g, int step) {
     while (g->into[step] != step)
         step = g->into[step];
@@ -85,13 +81,6 @@ static bool is_fusable_placement(enum mmul_placement_kind kind) {
            kind == MMUL_PLACE_GRID;
 }
 
-static bool is_turned(const struct grouping *g, int place) {
-    bool is_transposed = false;
-    for (; g->plan->places[place].view_of >= 0; place = g->plan->places[place].view_of)
-        is_transposed |= g->plan->places[place].transposed;
-    return is_transposed;
-}
-
 // Returns true if an operand of a step is read tile by tile, in the order of the step's result in
 // memory.
 static bool is_read_in_tiles(const struct grouping *g, int step, int index) {
@@ -99,7 +88,8 @@ static bool is_read_in_tiles(const struct grouping *g, int step, int index) {
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     const int place = step_at(g, step)->operands[index];
     return step_at(g, step)->kind == MMUL_STEP_COMPUTE && is_by_element(o) &&
-           (row->class == MMUL_CLASS_ELEMENTS || index < row->by_row) && !is_turned(g, place) &&
+           (row->class == MMUL_CLASS_ELEMENTS || index < row->by_row) &&
+           !mmul_program_is_read_transposed(g->plan, place) &&
            mmul_shape_equal(mmul_place_value(g->plan, place)->shape, made_shape(g, step));
 }
 
@@ -116,7 +106,8 @@ static bool fits_by_rows(const struct grouping *g, int step) {
         const struct mmul_shape x = mmul_place_value(g->plan, place)->shape;
         const bool is_alike = x.batch == r.batch && x.depth == r.depth && x.rows == r.rows;
         const bool is_vector = mmul_shape_matrices(x) == 1 && x.rows == 1;
-        fits = is_vector || (is_alike && (mmul_shape_matrices(x) == 1 || !is_turned(g, place)));
+        fits = is_vector || (is_alike && (mmul_shape_matrices(x) == 1 ||
+                                          !mmul_program_is_read_transposed(g->plan, place)));
     }
     return fits;
 }
@@ -234,17 +225,18 @@ static bool readers_allow_delay(const struct grouping *g, int group, int step) {
 // instead of its results, while the steps between make values.
 static bool delay_grows_memory(const struct grouping *g, int group, int step) {
     const struct mmul_program_plan *plan = g->plan;
-    int64_t saved = 0, longer = 0, made = 0;
+    double saved = 0, longer = 0, made = 0; // elements
     for (int i = group + 1; i < step; i++)
         if (g->into[i] == i && plan->steps[i].kind != MMUL_STEP_REMOVED)
-            made += elements_of(made_shape(g, i));
+            made += mmul_shape_elements(made_shape(g, i));
     for (int k = g->groups[group].first; made > 0 && k >= 0; k = g->after[k]) {
-        saved += last_reader(g, result_base(g, k)) != group ? elements_of(made_shape(g, k)) : 0;
+        saved +=
+            last_reader(g, result_base(g, k)) != group ? mmul_shape_elements(made_shape(g, k)) : 0;
         for (int j = 0; j < MMUL_OPERANDS; j++) {
             const int place = step_at(g, k)->operands[j];
             const int base = place < 0 ? -1 : mmul_program_base_place(plan, place);
             if (base >= 0 && !mmul_place_is_file(plan, base) && last_reader(g, base) < step)
-                longer += elements_of(mmul_place_value(g->plan, place)->shape);
+                longer += mmul_shape_elements(mmul_place_value(g->plan, place)->shape);
         }
     }
     return made > saved && longer > saved;

@@ -51,19 +51,13 @@ static const double *shares_of(const struct mmul_program_costs *costs, enum rang
                                   : costs->mesh.col_shares;
 }
 
-// Kind of the parts of a range, and the group that has them.
-struct cut {
-    enum range_parts parts;
-    int rank_group;
-};
-
-static enum mmul_status find_offsets(struct mmul_program_plan *plan, struct cut cut, int64_t total,
-                                     const int64_t **offsets, struct mmul_error *err) {
-    const struct mmul_program_costs *costs = mmul_program_costs_of(plan, cut.rank_group);
-    const enum range_parts parts = cut.parts;
+static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_parts parts,
+                                     int rank_group, int64_t total, const int64_t **offsets,
+                                     struct mmul_error *err) {
+    const struct mmul_program_costs *costs = mmul_program_costs_of(plan, rank_group);
     struct mmul_program_offsets *made = plan->ranges;
     while (made != NULL &&
-           (made->parts != parts || made->rank_group != cut.rank_group || made->total != total))
+           (made->parts != parts || made->rank_group != rank_group || made->total != total))
         made = made->next;
     if (made != NULL) {
         *offsets = made->offsets;
@@ -87,7 +81,7 @@ static enum mmul_status find_offsets(struct mmul_program_plan *plan, struct cut 
         return status;
     }
     made->parts = parts;
-    made->rank_group = cut.rank_group;
+    made->rank_group = rank_group;
     made->total = total;
     made->next = plan->ranges;
     plan->ranges = made;
@@ -111,13 +105,15 @@ static enum mmul_status make_placement(struct mmul_program_plan *plan,
         p.col_parts = parts_of(plan, BY_GRID_COL);
     }
     if (kind == MMUL_PLACE_ROWS || (mesh && kind != MMUL_PLACE_GRID_COLS)) {
-        p.row_parts = parts_of(plan, mesh ? BY_GRID_ROW : BY_RANK);
-        status = find_offsets(plan, (struct cut){mesh ? BY_GRID_ROW : BY_RANK, value->rank_group},
-                              matrices * shape.rows, &p.row_offsets, err);
+        const enum range_parts parts = mesh ? BY_GRID_ROW : BY_RANK;
+        p.row_parts = parts_of(plan, parts);
+        status = find_offsets(plan, parts, value->rank_group, matrices * shape.rows, &p.row_offsets,
+                              err);
     }
     if (status == MMUL_OK && (kind == MMUL_PLACE_COLS || (mesh && kind != MMUL_PLACE_GRID_ROWS))) {
-        p.col_parts = parts_of(plan, mesh ? BY_GRID_COL : BY_RANK);
-        status = find_offsets(plan, (struct cut){mesh ? BY_GRID_COL : BY_RANK, value->rank_group},
+        const enum range_parts parts = mesh ? BY_GRID_COL : BY_RANK;
+        p.col_parts = parts_of(plan, parts);
+        status = find_offsets(plan, parts, value->rank_group,
                               mesh ? shape.cols : matrices * shape.cols, &p.col_offsets, err);
     }
     if (status == MMUL_OK)
@@ -317,12 +313,8 @@ static enum mmul_status make_place_persistent(struct making *m, int place, int i
 // transposed.
 static bool shows_reshaped(const struct mmul_program_plan *plan, const struct mmul_operation *o,
                            const struct mmul_rule *rule, int place) {
-    bool is_transposed = false;
-    if (o->kind != MMUL_RESHAPE || rule->operands[0] != rule->result)
-        return false;
-    for (; plan->places[place].view_of >= 0; place = plan->places[place].view_of)
-        is_transposed |= plan->places[place].transposed;
-    return !is_transposed;
+    return o->kind == MMUL_RESHAPE && rule->operands[0] == rule->result &&
+           !mmul_program_is_read_transposed(plan, place);
 }
 
 static enum mmul_status add_operation(struct making *m, int index, struct mmul_error *err) {

@@ -228,13 +228,6 @@ static void sum_place_bytes(const struct mmul_program_plan *plan, int64_t *bytes
 
 // ------------------------------------------------------------------------ memory beside the values
 
-static void measure_footprint(struct mmul_program_plan *plan) {
-    for (int node = 0; node < plan->costs.node_count; node++)
-        plan->segment_bytes[node] = mmul_program_segment_bytes(plan, node);
-    for (int rank = 0; rank < plan->costs.size; rank++)
-        plan->rank_private_bytes[rank] = mmul_program_rank_private_bytes(plan, rank);
-}
-
 int64_t mmul_program_node_footprint(const struct mmul_program_plan *plan, int node) {
     int64_t bytes = plan->segment_bytes[node];
     for (int rank = 0; rank < plan->costs.size; rank++)
@@ -266,11 +259,13 @@ int64_t mmul_program_needed_limit(const struct mmul_program_plan *plan,
     return most;
 }
 
-static bool fits_memory(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+// Returns the first node with too little memory; -1: none.
+static int find_short_node(const struct mmul_program_plan *plan,
+                           const struct mmul_cluster *cluster) {
     for (int node = 0; node < cluster->node_count; node++)
         if (mmul_program_memory_left(plan, cluster, node) < 0)
-            return false;
-    return true;
+            return node;
+    return -1;
 }
 
 bool mmul_program_fit_footprint(struct mmul_program_plan *plan,
@@ -279,8 +274,11 @@ bool mmul_program_fit_footprint(struct mmul_program_plan *plan,
     for (int without = 0; !fit && without <= 2; without++) {
         plan->steals_nothing = without >= 1;
         plan->caches_no_sums = without >= 2;
-        measure_footprint(plan);
-        fit = fits_memory(plan, cluster);
+        for (int node = 0; node < plan->costs.node_count; node++)
+            plan->segment_bytes[node] = mmul_program_segment_bytes(plan, node);
+        for (int rank = 0; rank < plan->costs.size; rank++)
+            plan->rank_private_bytes[rank] = mmul_program_rank_private_bytes(plan, rank);
+        fit = find_short_node(plan, cluster) < 0;
     }
     return fit;
 }
@@ -290,10 +288,8 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                                            struct mmul_error *err) {
     const int64_t limit = plan->options.memory_bytes;
     char needed[32], bytes[32], beside[64] = "", available[32], text[32];
-    int node = 0;
-    while (node < cluster->node_count && mmul_program_memory_left(plan, cluster, node) >= 0)
-        node++;
-    if (node == cluster->node_count)
+    const int node = find_short_node(plan, cluster);
+    if (node < 0)
         return MMUL_OK;
     const struct mmul_node_info *info = &cluster->nodes[node];
     const int64_t rooms = mmul_program_node_footprint(plan, node),
