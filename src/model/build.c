@@ -100,16 +100,13 @@ int mmul_build_where(struct mmul_build *b, int condition, struct mmul_term x, st
 }
 
 int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
-    int64_t sizes[AXES], before = 1, behind = 1;
+    int64_t sizes[AXES];
     const struct mmul_term operand = mmul_value_term(x);
     const struct mmul_parameters with = {.axis = axis};
     if (axis >= -2)
         return mmul_build_apply(b, kind, &operand, 1, &with);
     mmul_build_sizes(mmul_build_shape(b, x), sizes);
-    for (int s = 0; s < AXES; s++)
-        *(s < AXES + axis ? &before : &behind) *= s == AXES + axis ? 1 : sizes[s];
-    const int along =
-        mmul_build_reshape(b, x, (struct mmul_shape){1, before, sizes[AXES + axis], behind});
+    const int along = mmul_build_reshape(b, x, mmul_build_shape_around(sizes, AXES + axis));
     sizes[AXES + axis] = 1;
     return mmul_build_reshape(b, mmul_build_reduce(b, kind, along, -2),
                               mmul_build_shape_of_sizes(sizes));
@@ -132,6 +129,14 @@ int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const 
     memcpy(with.begin, begin, sizeof with.begin);
     memcpy(with.end, end, sizeof with.end);
     return mmul_build_apply(b, MMUL_SLICE, &operand, 1, &with);
+}
+
+int mmul_build_slice_columns(struct mmul_build *b, int x, int64_t begin, int64_t end) {
+    int64_t from[AXES] = {0}, to[AXES];
+    mmul_build_sizes(mmul_build_shape(b, x), to);
+    from[AXES - 1] = begin;
+    to[AXES - 1] = end;
+    return mmul_build_slice(b, x, from, to);
 }
 
 int mmul_build_flip(struct mmul_build *b, int x, int axis) {
@@ -170,16 +175,15 @@ int mmul_build_pad(struct mmul_build *b, int value, int axis, int64_t begin, int
 // Zeros are appended to rows, which are one element of the axis with everything behind it. The
 // zeros behind the last element are removed again.
 int mmul_build_dilate(struct mmul_build *b, int value, int axis, int64_t step) {
-    int64_t sizes[AXES], before = 1, behind = 1, begin[AXES] = {0};
+    int64_t sizes[AXES], begin[AXES] = {0};
     mmul_build_sizes(mmul_build_shape(b, value), sizes);
     if (sizes[axis] == 1)
         return value;
-    for (int s = 0; s < AXES; s++)
-        *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
+    const struct mmul_shape s = mmul_build_shape_around(sizes, axis);
     const int rows =
-        mmul_build_reshape(b, value, (struct mmul_shape){1, 1, before * sizes[axis], behind});
-    const int longer = mmul_build_concat_zeros(b, rows, rows, AXES - 1, (step - 1) * behind);
-    int64_t end[] = {1, before, sizes[axis] * step, behind};
+        mmul_build_reshape(b, value, (struct mmul_shape){1, 1, s.depth * s.rows, s.cols});
+    const int longer = mmul_build_concat_zeros(b, rows, rows, AXES - 1, (step - 1) * s.cols);
+    int64_t end[] = {1, s.depth, s.rows * step, s.cols};
     const int apart = mmul_build_reshape(b, longer, mmul_build_shape_of_sizes(end));
     end[2] -= step - 1;
     sizes[axis] = end[2];
@@ -207,4 +211,11 @@ void mmul_build_sizes(struct mmul_shape shape, int64_t sizes[static 4]) {
 
 struct mmul_shape mmul_build_shape_of_sizes(const int64_t sizes[static 4]) {
     return (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
+}
+
+struct mmul_shape mmul_build_shape_around(const int64_t sizes[static 4], int axis) {
+    int64_t before = 1, behind = 1;
+    for (int s = 0; s < AXES; s++)
+        *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
+    return (struct mmul_shape){1, before, sizes[axis], behind};
 }

@@ -56,6 +56,7 @@ int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x
 int mmul_build_reshape(struct mmul_build *b, int x,
                        struct mmul_shape shape); // returns x itself if it has this shape
 int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const int64_t end[4]);
+int mmul_build_slice_columns(struct mmul_build *b, int x, int64_t begin, int64_t end);
 
 // Reverses the elements along an axis (0: batch).
 int mmul_build_flip(struct mmul_build *b, int x, int axis);
@@ -80,3 +81,7 @@ int mmul_build_fill(struct mmul_build *b, struct mmul_shape shape, bool with_one
 // Convert a shape to sizes by axis, batch first, and back.
 void mmul_build_sizes(struct mmul_shape shape, int64_t sizes[static 4]);
 struct mmul_shape mmul_build_shape_of_sizes(const int64_t sizes[static 4]);
+
+// Returns (1, before, size, behind): the sizes before an axis (0: batch) as one, its own, and those
+// behind it as one.
+struct mmul_shape mmul_build_shape_around(const int64_t sizes[static 4], int axis);

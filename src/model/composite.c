@@ -16,7 +16,8 @@ enum { AXES = 4 };
 
 typedef int composite(struct mmul_build *b, const struct mmul_composite_call *call);
 
-static int axis_of(struct mmul_build *b, const struct mmul_composite_call *call, bool takes_all) {
+int mmul_composite_axis(struct mmul_build *b, const struct mmul_composite_call *call,
+                        bool takes_all) {
     const int axis = call->with->axis;
     if (axis < -AXES || axis > 0 || (axis == 0 && !takes_all))
         mmul_build_fail(b, MMUL_ERR_USAGE, "cannot %s along axis %d: expected -4 to -1", call->name,
@@ -42,22 +43,14 @@ static int reduce_all(struct mmul_build *b, enum mmul_operation_kind kind, int x
     return x;
 }
 
-static int reduce_along(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
-    return axis == 0 ? reduce_all(b, kind, x) : mmul_build_reduce(b, kind, x, axis);
-}
-
 int mmul_composite_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
-    return reduce_along(b, kind, x, axis);
-}
-
-int mmul_composite_sum(struct mmul_build *b, int x, int axis) {
-    return reduce_along(b, MMUL_SUM, x, axis);
+    return axis == 0 ? reduce_all(b, kind, x) : mmul_build_reduce(b, kind, x, axis);
 }
 
 static int reduction(struct mmul_build *b, const struct mmul_composite_call *call) {
     enum mmul_operation_kind kind = MMUL_SUM;
     mmul_operation_find(call->name, &kind);
-    return reduce_along(b, kind, call->operands[0], axis_of(b, call, true));
+    return mmul_composite_reduce(b, kind, call->operands[0], mmul_composite_axis(b, call, true));
 }
 
 // Makes another value of the same elements, which passes no gradient on.
@@ -72,10 +65,11 @@ static int copy_without_gradient(struct mmul_build *b, int value) {
 
 // numpy's, ddof 0: the mean squared deviation from the mean.
 static int var(struct mmul_build *b, const struct mmul_composite_call *call) {
-    const int x = call->operands[0], axis = axis_of(b, call, true);
+    const int x = call->operands[0], axis = mmul_composite_axis(b, call, true);
     const int off =
-        mmul_build_binary_values(b, MMUL_SUBTRACT, x, reduce_along(b, MMUL_MEAN, x, axis));
-    return reduce_along(b, MMUL_MEAN, mmul_build_binary_values(b, MMUL_MULTIPLY, off, off), axis);
+        mmul_build_binary_values(b, MMUL_SUBTRACT, x, mmul_composite_reduce(b, MMUL_MEAN, x, axis));
+    return mmul_composite_reduce(b, MMUL_MEAN, mmul_build_binary_values(b, MMUL_MULTIPLY, off, off),
+                                 axis);
 }
 
 // Returns a power of two for each group with elements so large or small that squares would overflow
@@ -85,7 +79,7 @@ static int var(struct mmul_build *b, const struct mmul_composite_call *call) {
 static int scale_for_squares(struct mmul_build *b, int x, int axis) {
     const bool is_double = b->err->status == MMUL_OK && b->program->values[x].dtype == MMUL_F64;
     const double limit = is_double ? 0x1p400 : 0x1p50, scale = is_double ? 0x1p600 : 0x1p80;
-    const int most = reduce_along(b, MMUL_MAX, mmul_build_unary(b, MMUL_ABS, x), axis);
+    const int most = mmul_composite_reduce(b, MMUL_MAX, mmul_build_unary(b, MMUL_ABS, x), axis);
     const int is_large = mmul_build_binary_number(b, MMUL_GREATER, most, limit),
               is_small = mmul_build_binary_number(b, MMUL_LESS, most, 1 / limit);
     const int up = mmul_build_where(b, is_small, mmul_number_term(scale), mmul_number_term(1));
@@ -101,8 +95,8 @@ static int scale_of_all(struct mmul_build *b, const struct mmul_composite_call *
 static int root_of_squares(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
     const int scale = scale_for_squares(b, x, axis);
     const int scaled = mmul_build_binary_values(b, MMUL_MULTIPLY, x, scale);
-    const int sum =
-        reduce_along(b, kind, mmul_build_binary_values(b, MMUL_MULTIPLY, scaled, scaled), axis);
+    const int sum = mmul_composite_reduce(
+        b, kind, mmul_build_binary_values(b, MMUL_MULTIPLY, scaled, scaled), axis);
     const int is_none = mmul_build_binary_number(b, MMUL_EQUAL, sum, 0);
     const int root = mmul_build_unary(
         b, MMUL_SQRT, mmul_build_where(b, is_none, mmul_number_term(0), mmul_value_term(sum)));
@@ -114,28 +108,28 @@ int mmul_composite_norm(struct mmul_build *b, int x, int axis) {
 }
 
 static int norm(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return mmul_composite_norm(b, call->operands[0], axis_of(b, call, true));
+    return mmul_composite_norm(b, call->operands[0], mmul_composite_axis(b, call, true));
 }
 
 static int standard_deviation(struct mmul_build *b, const struct mmul_composite_call *call) {
-    const int x = call->operands[0], axis = axis_of(b, call, true);
+    const int x = call->operands[0], axis = mmul_composite_axis(b, call, true);
     const int off =
-        mmul_build_binary_values(b, MMUL_SUBTRACT, x, reduce_along(b, MMUL_MEAN, x, axis));
+        mmul_build_binary_values(b, MMUL_SUBTRACT, x, mmul_composite_reduce(b, MMUL_MEAN, x, axis));
     return root_of_squares(b, MMUL_MEAN, off, axis);
 }
 
 // log(sum(exp(x))): the largest element is subtracted before and added afterwards. If it is
 // infinite, it is the result, and its position has the gradient.
 static int logsumexp(struct mmul_build *b, const struct mmul_composite_call *call) {
-    const int x = call->operands[0], axis = axis_of(b, call, true);
-    const int most = reduce_along(b, MMUL_MAX, x, axis);
+    const int x = call->operands[0], axis = mmul_composite_axis(b, call, true);
+    const int most = mmul_composite_reduce(b, MMUL_MAX, x, axis);
     const int is_infinite =
         mmul_build_binary_number(b, MMUL_EQUAL, mmul_build_unary(b, MMUL_ABS, most), INFINITY);
     const int shift = copy_without_gradient(
         b, mmul_build_where(b, is_infinite, mmul_number_term(0), mmul_value_term(most)));
     const int powers =
         mmul_build_unary(b, MMUL_EXP, mmul_build_binary_values(b, MMUL_SUBTRACT, x, shift));
-    const int sum = reduce_along(b, MMUL_SUM, powers, axis);
+    const int sum = mmul_composite_reduce(b, MMUL_SUM, powers, axis);
     const int finite =
         mmul_build_binary_values(b, MMUL_ADD, shift, mmul_build_unary(b, MMUL_LOG, sum));
     return mmul_build_where(b, is_infinite, mmul_value_term(most), mmul_value_term(finite));
@@ -152,42 +146,23 @@ int mmul_composite_swap(struct mmul_build *b, int value, int axis) {
                         : mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
 }
 
-// Applies an operation on rows along any axis.
-static int apply_along_axis(struct mmul_build *b, const struct mmul_composite_call *call,
-                            enum mmul_operation_kind kind) {
-    const int axis = axis_of(b, call, false);
+// Applies the operation on rows of this name along any axis.
+static int apply_along_axis(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int axis = mmul_composite_axis(b, call, false);
     const struct mmul_parameters with = {.descending = call->with->descending};
+    enum mmul_operation_kind kind = MMUL_SORT;
+    mmul_operation_find(call->name, &kind);
     if (b->err->status != MMUL_OK)
         return MMUL_NO_VALUE;
     const struct mmul_term x = mmul_value_term(mmul_composite_swap(b, call->operands[0], axis));
     return mmul_composite_swap(b, mmul_build_apply(b, kind, &x, 1, &with), axis);
 }
 
-static int sort(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return apply_along_axis(b, call, MMUL_SORT);
-}
-
-static int argsort(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return apply_along_axis(b, call, MMUL_ARGSORT);
-}
-
-static int argmax(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return apply_along_axis(b, call, MMUL_ARGMAX);
-}
-
-static int argmin(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return apply_along_axis(b, call, MMUL_ARGMIN);
-}
-
-static int cumsum(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return apply_along_axis(b, call, MMUL_CUMSUM);
-}
-
 static int softmax(struct mmul_build *b, const struct mmul_composite_call *call) {
     if (call->with->causal)
         mmul_build_fail(b, MMUL_ERR_USAGE, "softmax along axis %d: causal needs the last axis",
                         call->with->axis);
-    return apply_along_axis(b, call, MMUL_SOFTMAX);
+    return apply_along_axis(b, call);
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), which neither overflows nor loses a small term.
@@ -410,11 +385,11 @@ static const struct {
     {"scale_for_squares", 1, 0, scale_of_all, NONE},
     {"logsumexp", 1, 0, logsumexp, NONE},
     {"softplus", 1, 0, softplus, NONE},
-    {"cumsum", 1, 0, cumsum, NONE},
-    {"sort", 1, 0, sort, OF_ROWS},
-    {"argsort", 1, 0, argsort, OF_ROWS},
-    {"argmax", 1, 0, argmax, OF_ROWS},
-    {"argmin", 1, 0, argmin, OF_ROWS},
+    {"cumsum", 1, 0, apply_along_axis, NONE},
+    {"sort", 1, 0, apply_along_axis, OF_ROWS},
+    {"argsort", 1, 0, apply_along_axis, OF_ROWS},
+    {"argmax", 1, 0, apply_along_axis, OF_ROWS},
+    {"argmin", 1, 0, apply_along_axis, OF_ROWS},
     {"softmax", 1, 0, softmax, OF_ROWS},
     {"clip", 1, 2, clip, NONE},
     {"one_hot", 1, 0, one_hot, NONE},

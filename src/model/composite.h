@@ -25,8 +25,8 @@ enum mmul_status mmul_composite_append(struct mmul_program *program,
                                        const struct mmul_composite_call *call, const char *name,
                                        int *value, struct mmul_error *err);
 
-// Adds the sum along an axis, or of all elements (axis 0).
-int mmul_composite_sum(struct mmul_build *b, int x, int axis);
+// Adds a reduction along an axis, or over all elements (axis 0).
+int mmul_composite_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis);
 
 // Adds the root of the sum of squares along an axis, or of all elements (axis 0): numpy's norm.
 // Squares neither overflow nor underflow. The slope is 0 where the root is 0, as in torch.

@@ -102,15 +102,6 @@ int mmul_composite_diagonal(struct mmul_build *b, const struct mmul_composite_ca
 
 // -------------------------------------------------------------------------------------- repetition
 
-// Returns (1, before, size, behind): the sizes before an axis (0: batch) as one, its own, and those
-// behind it as one.
-static struct mmul_shape flatten_around_axis(const int64_t sizes[static AXES], int axis) {
-    int64_t before = 1, behind = 1;
-    for (int s = 0; s < AXES; s++)
-        *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
-    return (struct mmul_shape){1, before, sizes[axis], behind};
-}
-
 // Repeats to a larger shape: a size of 1 becomes `count`. Bits are unchanged, which a sum with 0 or
 // a product with 1 would not guarantee.
 static int broadcast(struct mmul_build *b, int x, struct mmul_shape ones) {
@@ -133,7 +124,7 @@ int mmul_composite_tile(struct mmul_build *b, const struct mmul_composite_call *
     mmul_build_sizes(mmul_build_shape(b, x), sizes);
     mmul_build_sizes(call->with->shape, counts);
     for (int s = AXES - 1; s >= 0; s--) {
-        const struct mmul_shape parts = flatten_around_axis(sizes, s);
+        const struct mmul_shape parts = mmul_build_shape_around(sizes, s);
         sizes[s] = repeat_size(b, sizes[s], counts[s]);
         if (counts[s] == 1)
             continue;
@@ -154,7 +145,7 @@ int mmul_composite_repeat(struct mmul_build *b, const struct mmul_composite_call
         return MMUL_NO_VALUE;
     }
     mmul_build_sizes(mmul_build_shape(b, x), sizes);
-    const struct mmul_shape parts = flatten_around_axis(sizes, axis);
+    const struct mmul_shape parts = mmul_build_shape_around(sizes, axis);
     sizes[axis] = repeat_size(b, sizes[axis], count);
     if (count == 1)
         return x;
@@ -176,14 +167,6 @@ int mmul_composite_outer(struct mmul_build *b, const struct mmul_composite_call 
 
 // -------------------------------------------------------------------------------------- reductions
 
-static int slice_columns(struct mmul_build *b, int x, int64_t first, int64_t end) {
-    const int64_t begin[AXES] = {0, 0, 0, first};
-    int64_t to[AXES];
-    mmul_build_sizes(mmul_build_shape(b, x), to);
-    to[AXES - 1] = end;
-    return mmul_build_slice(b, x, begin, to);
-}
-
 // Multiplies the halves of every row again and again: the gradient of pairs is right also where
 // elements are 0. Half of an odd number leaves one column, which is multiplied at the end.
 static int product_of_rows(struct mmul_build *b, int x) {
@@ -191,26 +174,18 @@ static int product_of_rows(struct mmul_build *b, int x) {
     for (int64_t n = mmul_build_shape(b, x).cols; n > 1 && b->err->status == MMUL_OK; n /= 2) {
         const int64_t half = n / 2;
         if (n % 2 == 1) {
-            const int last = slice_columns(b, x, n - 1, n);
+            const int last = mmul_build_slice_columns(b, x, n - 1, n);
             left = left == MMUL_NO_VALUE ? last
                                          : mmul_build_binary_values(b, MMUL_MULTIPLY, left, last);
         }
-        x = mmul_build_binary_values(b, MMUL_MULTIPLY, slice_columns(b, x, 0, half),
-                                     slice_columns(b, x, half, 2 * half));
+        x = mmul_build_binary_values(b, MMUL_MULTIPLY, mmul_build_slice_columns(b, x, 0, half),
+                                     mmul_build_slice_columns(b, x, half, 2 * half));
     }
     return left == MMUL_NO_VALUE ? x : mmul_build_binary_values(b, MMUL_MULTIPLY, x, left);
 }
 
-static int check_axis(struct mmul_build *b, const struct mmul_composite_call *call) {
-    const int axis = call->with->axis;
-    if (axis < -AXES || axis > 0)
-        mmul_build_fail(b, MMUL_ERR_USAGE, "cannot %s along axis %d: expected -4 to -1", call->name,
-                        axis);
-    return axis;
-}
-
 int mmul_composite_prod(struct mmul_build *b, const struct mmul_composite_call *call) {
-    const int axis = check_axis(b, call);
+    const int axis = mmul_composite_axis(b, call, true);
     int x = call->operands[0];
     if (b->err->status != MMUL_OK)
         return MMUL_NO_VALUE;
@@ -224,7 +199,7 @@ int mmul_composite_prod(struct mmul_build *b, const struct mmul_composite_call *
 
 static int reduce_truth(struct mmul_build *b, const struct mmul_composite_call *call,
                         enum mmul_operation_kind kind) {
-    const int axis = check_axis(b, call);
+    const int axis = mmul_composite_axis(b, call, true);
     const int is_true = mmul_build_binary_number(b, MMUL_NOT_EQUAL, call->operands[0], 0);
     return b->err->status == MMUL_OK ? mmul_composite_reduce(b, kind, is_true, axis)
                                      : MMUL_NO_VALUE;

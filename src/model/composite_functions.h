@@ -7,8 +7,9 @@
 
 #include "model/composite.h"
 
-// Reduces along any axis, or over all elements (axis 0).
-int mmul_composite_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis);
+// Returns the axis of the call, -4 to -1, or 0 if all axes are allowed; fails for others.
+int mmul_composite_axis(struct mmul_build *b, const struct mmul_composite_call *call,
+                        bool takes_all);
 
 // Swaps an axis with the last one; its own inverse.
 int mmul_composite_swap(struct mmul_build *b, int value, int axis);

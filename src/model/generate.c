@@ -87,11 +87,6 @@ static void generate_identity(struct mmul_shape shape, int64_t begin, int64_t en
     }
 }
 
-static void fill_constant(float number, int64_t count, float *dst) {
-    for (int64_t e = 0; e < count; e++)
-        dst[e] = number;
-}
-
 void mmul_generate(enum mmul_generator kind, uint64_t seed, struct mmul_shape shape, int64_t begin,
                    int64_t end, float *dst) {
     if (begin >= end)
@@ -114,7 +109,8 @@ void mmul_generate(enum mmul_generator kind, uint64_t seed, struct mmul_shape sh
         break;
     case MMUL_GENERATE_ZEROS:
     case MMUL_GENERATE_ONES:
-        fill_constant(kind == MMUL_GENERATE_ONES ? 1 : 0, end - begin, dst);
+        for (int64_t e = 0; e < end - begin; e++)
+            dst[e] = kind == MMUL_GENERATE_ONES ? 1 : 0;
         break;
     }
 }

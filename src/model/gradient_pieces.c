@@ -14,14 +14,8 @@ static struct mmul_piece *find_first_piece(struct mmul_pieces *all, int of) {
     return first;
 }
 
-static struct mmul_piece remove_piece(struct mmul_pieces *all, struct mmul_piece *piece) {
-    const struct mmul_piece taken = *piece;
-    *piece = all->pieces[--all->count];
-    return taken;
-}
-
 // Returns the group of the pieces if all have the same, else the value's.
-static int choose_team(const struct mmul_program *p, const struct mmul_pieces *all, int of) {
+static int choose_group(const struct mmul_program *p, const struct mmul_pieces *all, int of) {
     int rank_group = -1;
     for (const struct mmul_piece *piece = all->pieces; piece < all->pieces + all->count; piece++) {
         if (piece->of != of)
@@ -40,10 +34,11 @@ void mmul_gradient_join_pieces(struct mmul_gradient_traversal *w, int of) {
     if (next == NULL)
         return;
     const int rank_group = p->rank_group;
-    p->rank_group = choose_team(p, w->pieces, of);
+    p->rank_group = choose_group(p, w->pieces, of);
     mmul_build_sizes(p->values[of].shape, sizes);
     for (; next != NULL; next = find_first_piece(w->pieces, of)) {
-        const struct mmul_piece piece = remove_piece(w->pieces, next);
+        const struct mmul_piece piece = *next;
+        *next = w->pieces->pieces[--w->pieces->count];
         axis = piece.axis;
         like = piece.gradient;
         made = mmul_build_concat_zeros(w->b, made, like, axis, piece.begin - at);

@@ -90,6 +90,11 @@ static int subtract_from(const struct mmul_gradient_traversal *w, double number,
 
 // ---------------------------------------------------------------------------------------- elements
 
+// The gradient of the operand is that of the result, broadcast.
+static void sum_rule(struct mmul_gradient_traversal *w) {
+    mmul_gradient_add(w, 0, w->gradient);
+}
+
 static void negate_rule(struct mmul_gradient_traversal *w) {
     mmul_gradient_add(w, 0, negate(w, w->gradient));
 }
@@ -380,14 +385,6 @@ static void cross_entropy_rule(struct mmul_gradient_traversal *w) {
     mmul_gradient_add(w, 0, mmul_build_apply(w->b, MMUL_CROSS_ENTROPY_BACKWARD, operands, 3, NULL));
 }
 
-static int slice_column(const struct mmul_gradient_traversal *w, int x, int64_t j) {
-    int64_t begin[AXES] = {0}, end[AXES];
-    mmul_build_sizes(mmul_build_shape(w->b, x), end);
-    begin[AXES - 1] = j;
-    end[AXES - 1] = j + 1;
-    return mmul_build_slice(w->b, x, begin, end);
-}
-
 // Each of the largest gives its gradient to its column. The second half of the result, the columns,
 // are whole numbers without gradient.
 static void topk_rule(struct mmul_gradient_traversal *w) {
@@ -401,9 +398,10 @@ static void topk_rule(struct mmul_gradient_traversal *w) {
                         "cannot differentiate the largest %lld of a row: at most %d", (long long)k,
                         MOST);
     for (int64_t j = 0; j < k && w->b->err->status == MMUL_OK; j++) {
-        const struct mmul_term place = mmul_value_term(slice_column(w, w->operation.result, k + j));
+        const struct mmul_term place =
+            mmul_value_term(mmul_build_slice_columns(w->b, w->operation.result, k + j, k + j + 1));
         const int there = mmul_build_apply(w->b, MMUL_ONE_HOT, &place, 1, &with);
-        const int part = multiply(w, slice_column(w, dy, j), there);
+        const int part = multiply(w, mmul_build_slice_columns(w->b, dy, j, j + 1), there);
         sum = sum == MMUL_NO_VALUE ? part : mmul_build_binary_values(w->b, MMUL_ADD, sum, part);
     }
     mmul_gradient_add(w, 0, sum);
@@ -411,17 +409,10 @@ static void topk_rule(struct mmul_gradient_traversal *w) {
 
 // -------------------------------------------------------------------------------------- reductions
 
-static int64_t reduced_size(const struct mmul_gradient_traversal *w) {
-    const struct mmul_shape x = shape_of(w, 0);
-    return w->operation.with.axis == -1 ? x.cols : x.rows;
-}
-
-static void sum_rule(struct mmul_gradient_traversal *w) {
-    mmul_gradient_add(w, 0, w->gradient);
-}
-
 static void mean_rule(struct mmul_gradient_traversal *w) {
-    mmul_gradient_add(w, 0, scale(w, w->gradient, 1 / (double)reduced_size(w)));
+    const struct mmul_shape x = shape_of(w, 0);
+    const int64_t size = w->operation.with.axis == -1 ? x.cols : x.rows;
+    mmul_gradient_add(w, 0, scale(w, w->gradient, 1 / (double)size));
 }
 
 // Elements that equal the result share its gradient. For the last of several reductions (torch's
@@ -431,7 +422,8 @@ static void largest_rule(struct mmul_gradient_traversal *w) {
     const bool is_of_all = w->operation.reduces > 0;
     const int x = is_of_all ? w->operation.reduces - 1 : value_of(w, 0);
     const int is_there = mmul_build_binary_values(w->b, MMUL_EQUAL, x, w->operation.result);
-    const int count = mmul_composite_sum(w->b, is_there, is_of_all ? 0 : w->operation.with.axis);
+    const int count =
+        mmul_composite_reduce(w->b, MMUL_SUM, is_there, is_of_all ? 0 : w->operation.with.axis);
     const int each = mmul_build_binary_values(w->b, MMUL_DIVIDE, w->gradient, count);
     mmul_gradient_add_to(w, x, multiply_guarded(w, is_there, each));
 }
@@ -525,10 +517,6 @@ static void transpose_rule(struct mmul_gradient_traversal *w) {
     mmul_gradient_add(w, 0, transpose(w, expand_gradient(w)));
 }
 
-static void place_rule(struct mmul_gradient_traversal *w) {
-    mmul_gradient_add(w, 0, w->gradient);
-}
-
 // ---------------------------------------------------------------------------------------- products
 
 // Two products: dy b^T and a^T dy. For a stack times one matrix the second is one product, of all
@@ -597,7 +585,7 @@ static void attention_rule(struct mmul_gradient_traversal *w) {
 static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
     [MMUL_MATMUL] = matmul_rule,
     [MMUL_TRANSPOSE] = transpose_rule,
-    [MMUL_PLACE] = place_rule,
+    [MMUL_PLACE] = sum_rule,
     [MMUL_NEGATE] = negate_rule,
     [MMUL_EXP] = exp_rule,
     [MMUL_LOG] = log_rule,

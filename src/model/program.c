@@ -183,7 +183,7 @@ enum mmul_status mmul_program_fail_operand_count(const char *name, int least, in
     if (least < most)
         snprintf(between, sizeof between, " to %d", most);
     return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %d%s operand%s, not %d", name, least, between,
-                     most == 1 ? "" : "s", count);
+                     mmul_text_plural(most), count);
 }
 
 static enum mmul_status check_operands(const struct mmul_program *program,

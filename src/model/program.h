@@ -22,7 +22,7 @@ struct mmul_value {
     bool is_bool;            // 0 and 1 alone: a comparison, a file of bools, or elements of these
     int rank_group;          // ranks that make it (model/rank_groups.h)
     bool group_is_requested; // its group was requested
-    int backward_group;      // Team on which gradients pass through its operation; 0: the same.
+    int backward_group;      // Group on which gradients pass through its operation; 0: the same.
     // Value + 1 of the complete program that this later one represents; 0: itself.
     int original_value;
     bool stops_gradient;   // gradients do not pass to its operands

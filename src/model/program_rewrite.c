@@ -7,6 +7,7 @@
 // has the whole product in memory (exec/steps/fused_topk.h).
 // A stack times one matrix is one product, of all rows of the stack: many small products are slow
 // on every device. Reshapes before and after it express this and share memory with their operands.
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/matrix.h"
@@ -245,8 +246,7 @@ enum mmul_status mmul_program_fold_stacks(struct mmul_program *program, struct m
     if (count == 0)
         return MMUL_OK;
     // Two values and two operations more for each.
-    const int most = program->operation_count > program->value_count ? program->operation_count
-                                                                     : program->value_count;
+    const int most = (int)mmul_max(program->operation_count, program->value_count);
     if (mmul_program_begin_copy(program, 2 * count + most, &made, err) != MMUL_OK)
         return err->status;
     for (int i = 0; i < program->operation_count; i++)
