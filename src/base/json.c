@@ -98,6 +98,11 @@ enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *na
     return MMUL_OK;
 }
 
+const char *mmul_json_get_text(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text != NULL ? text : "";
+}
+
 bool mmul_json_copy_text(const json_t *object, const char *name, char *target, size_t capacity) {
     const char *text = json_string_value(json_object_get(object, name));
     if (text == NULL || strlen(text) >= capacity)

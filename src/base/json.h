@@ -23,6 +23,9 @@ enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *na
 // end. The caller releases the text with mmul_free.
 enum mmul_status mmul_json_format(const json_t *value, char **text, struct mmul_error *err);
 
+// Returns the text member `name`, or "" if it is absent or no text.
+const char *mmul_json_get_text(const json_t *object, const char *name);
+
 // Copies the text member `name`. Returns false if it is absent, no text or too long.
 bool mmul_json_copy_text(const json_t *object, const char *name, char *target, size_t capacity);
 

@@ -80,13 +80,13 @@ void mmul_cpu_set_threads(void *self, int threads) {
 // Multiplies once with all threads, so that each maps its buffer.
 static enum mmul_status map_buffers(int threads, struct mmul_error *err) {
     const int m = threads * THREAD_ROWS;
-    float *a = mmul_allocate((int64_t)m * SIDE, sizeof *a, "a first product", err);
-    float *b = mmul_allocate(SIDE * SIDE, sizeof *b, "a first product", err);
-    float *c = mmul_allocate((int64_t)m * SIDE, sizeof *c, "a first product", err);
-    if (a != NULL && b != NULL && c != NULL)
+    float *a, *b, *c;
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("a first product", err, MMUL_ARRAY(a, (int64_t)m * SIDE),
+                          MMUL_ARRAY(b, SIDE * SIDE), MMUL_ARRAY(c, (int64_t)m * SIDE));
+    if (status == MMUL_OK)
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, SIDE, SIDE, 1, a, SIDE, b, SIDE,
                     0, c, SIDE);
-    enum mmul_status status = a != NULL && b != NULL && c != NULL ? MMUL_OK : MMUL_ERR_SYSTEM;
     mmul_free(a);
     mmul_free(b);
     mmul_free(c);

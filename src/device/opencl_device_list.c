@@ -100,7 +100,7 @@ static void add_variables(struct mmul_text *text) {
 static void describe_surroundings(struct mmul_text *text) {
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
     struct mmul_loaded_library cache = {.bytes = 0};
-    int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
+    int count = mmul_drivers_list(drivers);
     char boot[64] = "";
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (file != NULL && fgets(boot, sizeof boot, file) == NULL)
@@ -130,7 +130,7 @@ static bool has_only_cpus(const char *library) {
 
 bool mmul_opencl_has_only_cpus(void) {
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
-    int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
+    int count = mmul_drivers_list(drivers);
     for (int i = 0; i < count; i++)
         if (!has_only_cpus(drivers[i].library))
             return false;

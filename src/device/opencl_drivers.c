@@ -19,11 +19,11 @@
 
 struct list {
     struct mmul_driver *drivers;
-    int count, capacity;
+    int count;
 };
 
 static void add_driver(struct list *list, const char *library, const char *file) {
-    if (list->count < list->capacity && library[0] != '\0') {
+    if (list->count < MMUL_DRIVERS_MAX && library[0] != '\0') {
         struct mmul_driver *driver = &list->drivers[list->count++];
         mmul_text_copy(driver->library, sizeof driver->library, library);
         mmul_text_copy(driver->file, sizeof driver->file, file);
@@ -88,8 +88,8 @@ static void add_vendors(struct list *list, const char *vendors, const char *usua
     }
 }
 
-int mmul_drivers_list(struct mmul_driver *drivers, int capacity) {
-    struct list list = {.drivers = drivers, .count = 0, .capacity = capacity};
+int mmul_drivers_list(struct mmul_driver drivers[static MMUL_DRIVERS_MAX]) {
+    struct list list = {.drivers = drivers, .count = 0};
     const char *vendors = get_setting("OCL_ICD_VENDORS");
     const char *usual = get_setting("OPENCL_VENDOR_PATH");
     const char *libraries = get_setting("OCL_ICD_FILENAMES");

@@ -15,8 +15,8 @@ struct mmul_driver {
 // Lists the drivers that this process would load. They come from OCL_ICD_VENDORS (a .icd file, a
 // folder of them or a library), else from the folder OPENCL_VENDOR_PATH, else from
 // /etc/OpenCL/vendors. The libraries of OCL_ICD_FILENAMES follow. Returns their number, at most
-// `capacity`.
-int mmul_drivers_list(struct mmul_driver *drivers, int capacity);
+// MMUL_DRIVERS_MAX.
+int mmul_drivers_list(struct mmul_driver drivers[static MMUL_DRIVERS_MAX]);
 
 // Creates a temporary folder with one .icd file for each of `count` drivers. `folder` gets its
 // path. Fails with MMUL_ERR_SYSTEM.

@@ -97,7 +97,7 @@ static void wait_with_notice(const struct lister *lister,
             return;
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
     struct mmul_text names = {0};
-    int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
+    int count = mmul_drivers_list(drivers);
     mmul_text_add(&names, "OpenCL drivers to list their devices (");
     for (int i = 0; i < count; i++)
         mmul_text_add(&names, "%s%s", i > 0 ? ", " : "", drivers[i].library);
@@ -225,7 +225,7 @@ static enum mmul_status use_good_drivers(const struct trial *trials, int count,
 
 static enum mmul_status find_bad_drivers(struct probing *probing, struct mmul_error *err) {
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
-    int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
+    int count = mmul_drivers_list(drivers);
     struct trial *trials = mmul_allocate(count, sizeof *trials, "a list of OpenCL drivers", err);
     if (trials == NULL)
         return err->status;

@@ -72,17 +72,11 @@ static enum mmul_status fail_tuner(const char *path, const char *why, struct mmu
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not a result of CLBlast's tuners: %s", path, why);
 }
 
-// Returns a text member, or "" if it is missing or not text.
-static const char *text_of(const json_t *object, const char *name) {
-    const char *text = json_string_value(json_object_get(object, name));
-    return text != NULL ? text : "";
-}
-
 // Returns a number that a tuner wrote as text, or `otherwise`.
 static double number_of(const json_t *object, const char *name, double otherwise) {
     double value = otherwise;
     struct mmul_error ignored;
-    const char *text = text_of(object, name);
+    const char *text = mmul_json_get_text(object, name);
     return text[0] != '\0' && mmul_parse_double(text, name, &value, &ignored) == MMUL_OK
                ? value
                : otherwise;
@@ -117,7 +111,7 @@ static bool parse_parameters(const char *text, struct mmul_tuned_kernel *kernel)
 
 static enum mmul_status read_kernel(const char *path, const json_t *root,
                                     struct mmul_tuned_kernel *kernel, struct mmul_error *err) {
-    const char *family = text_of(root, "kernel_family"), *name = NULL;
+    const char *family = mmul_json_get_text(root, "kernel_family"), *name = NULL;
     *kernel = (struct mmul_tuned_kernel){.milliseconds = number_of(root, "best_time", -1),
                                          .m = side_of(root, "arg_m"),
                                          .n = side_of(root, "arg_n"),
@@ -131,14 +125,14 @@ static enum mmul_status read_kernel(const char *path, const json_t *root,
                          "'%s' is for the kernel family '%.40s', which products do not use", path,
                          family);
     }
-    if (strcmp(text_of(root, "precision"), "32") != 0) {
+    if (strcmp(mmul_json_get_text(root, "precision"), "32") != 0) {
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is of precision '%.10s', expected 32", path,
-                         text_of(root, "precision"));
+                         mmul_json_get_text(root, "precision"));
     }
     mmul_text_copy(kernel->kernel, sizeof kernel->kernel, name);
     if (!(kernel->milliseconds >= 0))
         return fail_tuner(path, "it has no best time", err);
-    return parse_parameters(text_of(root, "best_parameters"), kernel)
+    return parse_parameters(mmul_json_get_text(root, "best_parameters"), kernel)
                ? MMUL_OK
                : fail_tuner(path, "its best parameters are not a list of NAME=NUMBER", err);
 }
@@ -171,7 +165,7 @@ enum mmul_status mmul_tuning_read(const char *path, struct mmul_tuning *tuning,
     enum mmul_status status = mmul_json_load(path, &root, err);
     if (status != MMUL_OK)
         return status;
-    const char *device = text_of(root, "device");
+    const char *device = mmul_json_get_text(root, "device");
     status = read_kernel(path, root, &kernel, err);
     if (status == MMUL_OK && tuning->device[0] != '\0' && strcmp(device, tuning->device) != 0) {
         status = mmul_fail(err, MMUL_ERR_DATA, "'%s' was measured on '%.100s', expected '%s'", path,
@@ -249,9 +243,9 @@ static bool load_root(json_t *root, struct mmul_tuning *tuning) {
     json_t *kernels = json_object_get(root, "kernels"), *object = NULL;
     const char *name = NULL;
     *tuning = (struct mmul_tuning){.count = 0};
-    mmul_text_copy(tuning->device, sizeof tuning->device, text_of(root, "device"));
-    mmul_text_copy(tuning->vendor, sizeof tuning->vendor, text_of(root, "vendor"));
-    mmul_text_copy(tuning->driver, sizeof tuning->driver, text_of(root, "driver"));
+    mmul_text_copy(tuning->device, sizeof tuning->device, mmul_json_get_text(root, "device"));
+    mmul_text_copy(tuning->vendor, sizeof tuning->vendor, mmul_json_get_text(root, "vendor"));
+    mmul_text_copy(tuning->driver, sizeof tuning->driver, mmul_json_get_text(root, "driver"));
     if (json_integer_value(json_object_get(root, "schema")) != SCHEMA || !json_is_object(kernels))
         return false;
     json_object_foreach(kernels, name, object) {

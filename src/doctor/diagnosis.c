@@ -98,8 +98,8 @@ static void add_machine(const struct mmul_machine *machine, struct mmul_text *te
         mmul_text_add(text, "-\t-\t-\t-\t-\t-\t-\n");
         return;
     }
-    mmul_text_add(text, "%s\t%s\t", mmul_machine_info_text(facts, "version"),
-                  mmul_machine_info_text(facts, "mpi"));
+    mmul_text_add(text, "%s\t%s\t", mmul_json_get_text(facts, "version"),
+                  mmul_json_get_text(facts, "mpi"));
     mmul_text_add(text, "%d of %d\t", (int)mmul_machine_info_number(facts, "cores"),
                   (int)mmul_machine_info_number(facts, "machine_cores"));
     mmul_text_add(text, "%s\t",
@@ -127,8 +127,8 @@ static void add_cpu(const struct mmul_machine *machine, struct mmul_text *text) 
     mmul_machine_info_read_kernels(machine->facts, &kernels);
     if (kernels.kernels[0] != '\0')
         mmul_text_add(text, "%s\tcpu\t%.32s\t%.36s\tyes%s%s%s\n", machine->name,
-                      mmul_machine_info_text(machine->facts, "cpu"),
-                      mmul_machine_info_text(json_object_get(machine->facts, "kernels"), "library"),
+                      mmul_json_get_text(machine->facts, "cpu"),
+                      mmul_json_get_text(json_object_get(machine->facts, "kernels"), "library"),
                       kernels.setting[0] ? ": " : "", kernels.setting,
                       kernels.setting[0] == '\0'             ? ""
                       : strchr(kernels.setting, ' ') != NULL ? " are set"
@@ -141,17 +141,17 @@ static void add_devices(const struct mmul_machine *machine, struct mmul_text *te
     size_t at;
     json_t *entry;
     json_array_foreach(devices, at, entry) {
-        const char *reason = mmul_machine_info_text(entry, "reason");
+        const char *reason = mmul_json_get_text(entry, "reason");
         mmul_text_add(text, "%s\t%s\t%.32s\t%.20s\t%s\n", machine->name,
-                      mmul_machine_info_text(entry, "id"), mmul_machine_info_text(entry, "name"),
-                      mmul_machine_info_text(entry, "driver"), reason[0] ? reason : "yes");
+                      mmul_json_get_text(entry, "id"), mmul_json_get_text(entry, "name"),
+                      mmul_json_get_text(entry, "driver"), reason[0] ? reason : "yes");
     }
     json_array_foreach(json_object_get(machine->facts, "cards"), at, entry) {
         if (mmul_machine_info_count_gpus(machine->facts) == 0)
             mmul_text_add(text, "%s\t-\t%s card at %s\t-\tno OpenCL driver: %s has one\n",
-                          machine->name, mmul_machine_info_text(entry, "vendor"),
-                          mmul_machine_info_text(entry, "address"),
-                          mmul_machine_info_text(entry, "package"));
+                          machine->name, mmul_json_get_text(entry, "vendor"),
+                          mmul_json_get_text(entry, "address"),
+                          mmul_json_get_text(entry, "package"));
     }
     if (machine->facts != NULL && json_array_size(devices) == 0)
         mmul_text_add(text, "%s\t-\t-\t-\tno OpenCL device: CPU only\n", machine->name);
@@ -223,13 +223,13 @@ void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_conn
     fputc('\n', stream);
     json_array_foreach(diagnosis->judgement.notes, at, note) {
         fprintf(stream, "note: %s: %s: run doctor again when the machine is idle\n",
-                mmul_machine_info_text(note, "machine"), mmul_machine_info_text(note, "what"));
+                mmul_json_get_text(note, "machine"), mmul_json_get_text(note, "what"));
     }
     const bool is_sure = at == 0;
     json_array_foreach(diagnosis->judgement.findings, at, finding) {
-        const char *machine = mmul_machine_info_text(finding, "machine");
+        const char *machine = mmul_json_get_text(finding, "machine");
         fprintf(stream, "%zu. %s%s%s\n   fix: %s\n", at + 1, machine, machine[0] ? ": " : "",
-                mmul_machine_info_text(finding, "what"), mmul_machine_info_text(finding, "fix"));
+                mmul_json_get_text(finding, "what"), mmul_json_get_text(finding, "fix"));
     }
     if (at == 0)
         fputs(is_sure ? "READY\n" : "READY, except for facts that could not be measured\n", stream);

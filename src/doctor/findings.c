@@ -170,8 +170,8 @@ static void judge_software(struct mmul_findings *judgement, const struct mmul_ma
     char on[1024];
     mmul_findings_command_prefix(judgement, machine, on);
     for (size_t s = 0; s < sizeof same / sizeof same[0]; s++) {
-        const char *expected = mmul_machine_info_text(here, same[s].field);
-        const char *found = mmul_machine_info_text(there, same[s].field);
+        const char *expected = mmul_json_get_text(here, same[s].field);
+        const char *found = mmul_json_get_text(there, same[s].field);
         if (here == NULL || strcmp(expected, found) == 0)
             continue;
         mmul_findings_add(judgement, machine, "%s there is '%s', here '%s'", same[s].what, found,
@@ -181,7 +181,7 @@ static void judge_software(struct mmul_findings *judgement, const struct mmul_ma
         else
             fix_by_package(judgement, machine);
     }
-    if (mmul_machine_info_text(there, "orted")[0] == '\0') {
+    if (mmul_json_get_text(there, "orted")[0] == '\0') {
         mmul_findings_add(judgement, machine,
                           "Open MPI's daemon orted is not on the PATH of commands there");
         mmul_findings_add_fix(
@@ -197,7 +197,7 @@ static void judge_room(struct mmul_findings *judgement, const struct mmul_machin
     double memory = mmul_machine_info_number(facts, "memory_available_bytes");
     double shared = mmul_machine_info_number(facts, "shared_memory_available_bytes");
     double temporary = mmul_machine_info_number(facts, "temporary_available_bytes");
-    const char *folder = mmul_machine_info_text(facts, "temporary");
+    const char *folder = mmul_json_get_text(facts, "temporary");
     char on[1024], bytes[32], least[32];
     mmul_findings_command_prefix(judgement, machine, on);
     if (memory < MEMORY_LEAST) {
@@ -231,8 +231,8 @@ static void judge_room(struct mmul_findings *judgement, const struct mmul_machin
 
 // Checks the results' folder on the machine of rank 0, the first host of the hostfile.
 static void judge_folder(struct mmul_findings *judgement, const struct mmul_machine *machine) {
-    const char *folder = mmul_machine_info_text(machine->facts, "folder");
-    const char *problem = mmul_machine_info_text(machine->facts, "folder_problem");
+    const char *folder = mmul_json_get_text(machine->facts, "folder");
+    const char *problem = mmul_json_get_text(machine->facts, "folder_problem");
     double room = mmul_machine_info_number(machine->facts, "folder_available_bytes");
     char on[1024], bytes[32], least[32];
     mmul_findings_command_prefix(judgement, machine, on);
@@ -288,13 +288,13 @@ static void judge_cards(struct mmul_findings *judgement, const struct mmul_machi
     char on[1024];
     mmul_findings_command_prefix(judgement, machine, on);
     json_array_foreach(json_object_get(machine->facts, "cards"), at, card) {
-        const char *vendor = mmul_machine_info_text(card, "vendor");
+        const char *vendor = mmul_json_get_text(card, "vendor");
         if (mmul_machine_info_count_gpus(machine->facts) > 0 || strcmp(vendor, "Intel") == 0)
             continue;
         mmul_findings_add(judgement, machine, "the %s card at %s has no OpenCL driver", vendor,
-                          mmul_machine_info_text(card, "address"));
+                          mmul_json_get_text(card, "address"));
         mmul_findings_add_fix(judgement, "%ssudo apt-get install --yes %s", on,
-                              mmul_machine_info_text(card, "package"));
+                              mmul_json_get_text(card, "package"));
     }
 }
 

@@ -86,8 +86,8 @@ static void judge_slow(struct mmul_findings *judgement) {
 // Returns true for one machine under two names that mpirun takes for two machines.
 static bool is_same_machine(const struct mmul_machine *machine, const struct mmul_machine *other) {
     return machine->place >= 0 && other->place >= 0 &&
-           strcmp(mmul_machine_info_text(machine->facts, "host"),
-                  mmul_machine_info_text(other->facts, "host")) == 0 &&
+           strcmp(mmul_json_get_text(machine->facts, "host"),
+                  mmul_json_get_text(other->facts, "host")) == 0 &&
            json_equal(json_object_get(machine->facts, "addresses"),
                       json_object_get(other->facts, "addresses")) != 0;
 }
@@ -221,7 +221,7 @@ static void fix_link(struct mmul_findings *judgement, const struct mmul_connecti
                               *to = &visit->machines[link->to];
     struct mmul_address source;
     const char *by = find_source_address(visit, link, &source);
-    const char *firewall = mmul_machine_info_text(to->facts, "firewall");
+    const char *firewall = mmul_json_get_text(to->facts, "firewall");
     char there[1024], here[1024];
     mmul_findings_command_prefix(judgement, to, there);
     mmul_findings_command_prefix(judgement, from, here);

@@ -193,11 +193,6 @@ enum mmul_status mmul_machine_info_collect(const char *folder, json_t **facts,
 
 // ----------------------------------------------------------------------------------------- reading
 
-const char *mmul_machine_info_text(const json_t *facts, const char *field) {
-    const char *text = json_string_value(json_object_get(facts, field));
-    return text != NULL ? text : "";
-}
-
 double mmul_machine_info_number(const json_t *facts, const char *field) {
     return json_number_value(json_object_get(facts, field));
 }
@@ -207,11 +202,11 @@ bool mmul_machine_info_is_true(const json_t *facts, const char *field) {
 }
 
 bool mmul_machine_info_parse_address(const json_t *entry, struct mmul_address *address) {
-    const char *text = mmul_machine_info_text(entry, "address");
+    const char *text = mmul_json_get_text(entry, "address");
     if (!mmul_address_parse(text, (int)mmul_machine_info_number(entry, "prefix"), address))
         return false;
     mmul_text_copy(address->interface, sizeof address->interface,
-                   mmul_machine_info_text(entry, "interface"));
+                   mmul_json_get_text(entry, "interface"));
     return true;
 }
 
@@ -244,14 +239,13 @@ void mmul_machine_info_read_kernels(const json_t *facts, struct mmul_kernel_comp
     *k = (struct mmul_kernel_comparison){
         .flops = mmul_machine_info_number(said, "flops_per_second"),
         .other_flops = mmul_machine_info_number(said, "other_flops_per_second")};
-    mmul_text_copy(k->kernels, sizeof k->kernels, mmul_machine_info_text(said, "name"));
-    mmul_text_copy(k->setting, sizeof k->setting, mmul_machine_info_text(said, "setting"));
-    mmul_text_copy(k->vectors, sizeof k->vectors, mmul_machine_info_text(said, "vectors"));
-    mmul_text_copy(k->cpu_vectors, sizeof k->cpu_vectors,
-                   mmul_machine_info_text(said, "cpu_vectors"));
-    mmul_text_copy(k->other, sizeof k->other, mmul_machine_info_text(said, "other"));
+    mmul_text_copy(k->kernels, sizeof k->kernels, mmul_json_get_text(said, "name"));
+    mmul_text_copy(k->setting, sizeof k->setting, mmul_json_get_text(said, "setting"));
+    mmul_text_copy(k->vectors, sizeof k->vectors, mmul_json_get_text(said, "vectors"));
+    mmul_text_copy(k->cpu_vectors, sizeof k->cpu_vectors, mmul_json_get_text(said, "cpu_vectors"));
+    mmul_text_copy(k->other, sizeof k->other, mmul_json_get_text(said, "other"));
     mmul_text_copy(k->other_setting, sizeof k->other_setting,
-                   mmul_machine_info_text(said, "other_setting"));
+                   mmul_json_get_text(said, "other_setting"));
 }
 
 int mmul_machine_info_count_gpus(const json_t *facts) {

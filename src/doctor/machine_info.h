@@ -27,8 +27,8 @@
 enum mmul_status mmul_machine_info_collect(const char *folder, json_t **facts,
                                            struct mmul_error *err);
 
-// Return a field of facts, or of an entry in its arrays. "", 0 or false: missing, or another type.
-const char *mmul_machine_info_text(const json_t *facts, const char *field);
+// Return a field of facts, or of an entry in its arrays. 0 or false: missing, or another type. For
+// texts see mmul_json_get_text.
 double mmul_machine_info_number(const json_t *facts, const char *field);
 bool mmul_machine_info_is_true(const json_t *facts, const char *field);
 

@@ -121,9 +121,8 @@ static enum mmul_status open_conversations(struct visit_state *state, struct mmu
     struct mmul_survey *visit = state->visit;
     int count = visit->machine_count;
     enum mmul_status status =
-        MMUL_ALLOCATE(state->conversations, count, "a list of conversations", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(state->active, count, "a list of conversations", err);
+        MMUL_ALLOCATE_ALL("a list of conversations", err, MMUL_ARRAY(state->conversations, count),
+                          MMUL_ARRAY(state->active, count));
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(state->has_answered, count, "a list of answers", err);
     for (int m = 0; m < count && status == MMUL_OK; m++) {
@@ -273,13 +272,13 @@ static void start_trial(struct visit_state *state, struct mmul_connection *link,
 static void apply_answer(struct visit_state *state, struct trial *trial, int machine,
                          const json_t *answer) {
     struct mmul_connection *link = trial->link;
-    if (strcmp(mmul_machine_info_text(answer, "token"), trial->token) != 0)
+    if (strcmp(mmul_json_get_text(answer, "token"), trial->token) != 0)
         return; // answer to an earlier trial that was given up
     if (machine == link->from) {
         link->errnum = (int)mmul_machine_info_number(answer, "errno");
         link->connect_seconds = mmul_machine_info_number(answer, "connect_seconds");
         mmul_text_copy(link->interface, sizeof link->interface,
-                       mmul_machine_info_text(answer, "interface"));
+                       mmul_json_get_text(answer, "interface"));
         trial->connected = true;
         if (link->connect_seconds == 0.0)
             // tell the listener not to wait
@@ -333,9 +332,8 @@ static enum mmul_status test_links(struct visit_state *state, struct mmul_error 
     int count = state->visit->machine_count;
     // trials is indexed by link.to, busy by machine.
     struct trial *trials = NULL, **busy = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(trials, count, "a list of connections", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(busy, count, "a list of connections", err);
+    enum mmul_status status = MMUL_ALLOCATE_ALL("a list of connections", err,
+                                                MMUL_ARRAY(trials, count), MMUL_ARRAY(busy, count));
     for (bool is_done = status != MMUL_OK; !is_done;) {
         struct mmul_connection *link;
         while ((link = find_free_link(state, busy)) != NULL) {

@@ -13,24 +13,16 @@
 #include "base/memory.h"
 #include "io/standard_stream.h"
 
-static bool is_regular_file(const char *path) {
-    struct stat found;
-    return stat(path, &found) == 0 && S_ISREG(found.st_mode);
-}
-
-static bool path_exists(const char *path) {
-    struct stat found;
-    return mmul_path_is_stdin(path) || lstat(path, &found) == 0;
-}
-
 enum mmul_status mmul_address_find(const char *text, struct mmul_address *address,
                                    struct mmul_error *err) {
+    struct stat file;
     struct mmul_address found = {0};
     enum mmul_status status = mmul_copy_text(text, &found.path, err);
-    char *colon = status == MMUL_OK && !path_exists(text) ? strchr(found.path, ':') : NULL;
+    const bool is_path = mmul_path_is_stdin(text) || lstat(text, &file) == 0;
+    char *colon = status == MMUL_OK && !is_path ? strchr(found.path, ':') : NULL;
     for (; colon != NULL; colon = strchr(colon + 1, ':')) {
         *colon = '\0';
-        if (is_regular_file(found.path)) {
+        if (stat(found.path, &file) == 0 && S_ISREG(file.st_mode)) {
             status = mmul_copy_text(colon + 1, &found.tensor, err);
             break;
         }

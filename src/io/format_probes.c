@@ -8,9 +8,9 @@
 #include <string.h>
 #include <strings.h>
 
-// Looks for `part` in the name in a zip entry's local header: length at byte 26, name at 30.
-static bool first_entry_has(const unsigned char *start, size_t count, const char *part,
-                            bool at_end) {
+// Returns true if the name in a zip entry's local header ends with `part`: length at byte 26, name
+// at 30.
+static bool first_entry_ends_with(const unsigned char *start, size_t count, const char *part) {
     enum { LENGTH_AT = 26, NAME_AT = 30 };
     size_t part_bytes = strlen(part);
     if (count < NAME_AT)
@@ -18,21 +18,16 @@ static bool first_entry_has(const unsigned char *start, size_t count, const char
     size_t length = start[LENGTH_AT] | (size_t)start[LENGTH_AT + 1] << 8;
     if (length > count - NAME_AT || length < part_bytes)
         return false;
-    const unsigned char *name = start + NAME_AT;
-    size_t first = at_end ? length - part_bytes : 0;
-    for (size_t i = first; i + part_bytes <= length; i++)
-        if (memcmp(name + i, part, part_bytes) == 0)
-            return true;
-    return false;
+    return memcmp(start + NAME_AT + length - part_bytes, part, part_bytes) == 0;
 }
 
 bool mmul_is_npz(const unsigned char *start, size_t count) {
-    return first_entry_has(start, count, ".npy", true);
+    return first_entry_ends_with(start, count, ".npy");
 }
 
 bool mmul_is_pytorch_zip(const unsigned char *start, size_t count) {
-    return first_entry_has(start, count, "/data.pkl", true) ||
-           first_entry_has(start, count, "/.format_version", true);
+    return first_entry_ends_with(start, count, "/data.pkl") ||
+           first_entry_ends_with(start, count, "/.format_version");
 }
 
 bool mmul_is_pickle(const unsigned char *start, size_t count) {

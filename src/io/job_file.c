@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,27 +96,23 @@ enum mmul_status mmul_job_file_choose_path(struct mmul_job_file *file, double be
 // Digits of a number: readers need no more, and more take longer to write.
 enum { DIGITS = 9 };
 
-// Converts a number; JSON has no NaN.
-static json_t *number_json(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *rank_json(const struct mmul_job_rank *r, int rank) {
     return json_pack("{si so so so so so so so so so so}", "rank", rank, "host",
                      mmul_json_from_text(r->host), "device", mmul_json_from_text(r->device),
                      "device_name", mmul_json_from_text(r->device_name), "computes",
-                     mmul_json_from_text(r->computes), "share", number_json(r->share), "done",
-                     number_json(r->done), "flops_per_second", number_json(r->flops_per_second),
-                     "memory_bytes", number_json(r->memory_bytes), "celsius",
-                     number_json(r->celsius), "watts", number_json(r->watts));
+                     mmul_json_from_text(r->computes), "share", mmul_json_from_double(r->share),
+                     "done", mmul_json_from_double(r->done), "flops_per_second",
+                     mmul_json_from_double(r->flops_per_second), "memory_bytes",
+                     mmul_json_from_double(r->memory_bytes), "celsius",
+                     mmul_json_from_double(r->celsius), "watts", mmul_json_from_double(r->watts));
 }
 
 static json_t *turn_json(const struct mmul_job_state *job) {
     if (job->end_turn == 0)
         return json_null();
     return json_pack("{sI sI so so}", "at", (json_int_t)job->turn, "end", (json_int_t)job->end_turn,
-                     "turns_per_second", number_json(job->turns_per_second), "windows_per_second",
-                     number_json(job->windows_per_second));
+                     "turns_per_second", mmul_json_from_double(job->turns_per_second),
+                     "windows_per_second", mmul_json_from_double(job->windows_per_second));
 }
 
 static json_t *numbers_json(const struct mmul_job_state *job) {
@@ -125,7 +120,7 @@ static json_t *numbers_json(const struct mmul_job_state *job) {
     for (int i = 0; i < job->number_count; i++)
         json_array_append_new(list, json_pack("{so so}", "name",
                                               mmul_json_from_text(job->numbers[i].name), "value",
-                                              number_json(job->numbers[i].value)));
+                                              mmul_json_from_double(job->numbers[i].value)));
     return list;
 }
 
@@ -134,8 +129,8 @@ static json_t *curve_json(const struct mmul_job_state *job) {
         return json_null();
     json_t *points = json_array();
     for (int i = 0; i < job->curve_count; i++)
-        json_array_append_new(points, json_pack("[o o]", number_json(job->curve_turns[i]),
-                                                number_json(job->curve_values[i])));
+        json_array_append_new(points, json_pack("[o o]", mmul_json_from_double(job->curve_turns[i]),
+                                                mmul_json_from_double(job->curve_values[i])));
     return json_pack("{so so}", "name", mmul_json_from_text(job->curve_name), "points", points);
 }
 
@@ -149,8 +144,9 @@ static json_t *job_json(const struct mmul_job_file *file, const struct mmul_job_
                   "started", (json_int_t)file->started, "begin", file->begin, "told", now);
     return json_pack("{so ss so ss so so so so so so so}", "process", process, "id", file->id,
                      "command", mmul_json_from_text(job->command), "phase", job->phase, "share",
-                     number_json(job->share), "left_seconds", number_json(job->left_seconds),
-                     "flops_per_second", number_json(job->flops_per_second), "loop", turn_json(job),
+                     mmul_json_from_double(job->share), "left_seconds",
+                     mmul_json_from_double(job->left_seconds), "flops_per_second",
+                     mmul_json_from_double(job->flops_per_second), "loop", turn_json(job),
                      "numbers", numbers_json(job), "curve", curve_json(job), "ranks", ranks);
 }
 

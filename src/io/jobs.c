@@ -30,8 +30,7 @@ static double get_number(const json_t *object, const char *key) {
 }
 
 static void get_text(const json_t *object, const char *key, char *text, size_t capacity) {
-    const char *found = json_string_value(json_object_get(object, key));
-    mmul_text_copy(text, capacity, found != NULL ? found : "");
+    mmul_text_copy(text, capacity, mmul_json_get_text(object, key));
     mmul_make_printable(text);
 }
 

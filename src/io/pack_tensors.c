@@ -78,9 +78,8 @@ enum mmul_status mmul_pack_safetensors(const struct mmul_output *output, int to,
     for (const struct mmul_output *o = output; o != NULL; o = o->next)
         count++;
     const size_t capacity = (size_t)count * MMUL_FORMAT_HEADER_MAX;
-    enum mmul_status status = MMUL_ALLOCATE(tensors, count, "a header", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(header, (int64_t)capacity, "a header", err);
+    enum mmul_status status = MMUL_ALLOCATE_ALL("a header", err, MMUL_ARRAY(tensors, count),
+                                                MMUL_ARRAY(header, (int64_t)capacity));
     count = 0;
     for (const struct mmul_output *o = output; status == MMUL_OK && o != NULL; o = o->next) {
         struct mmul_safetensors_tensor *t = &tensors[count++];

@@ -244,9 +244,9 @@ static void expect_one(json_t *findings, const char *what, const char *fix) {
     if (json_array_size(findings) != 1)
         fail_msg("expected one finding, '%s', found %zu", what, json_array_size(findings));
     const json_t *finding = json_array_get(findings, 0);
-    assert_string_equal(mmul_machine_info_text(finding, "machine"), "node");
-    assert_string_equal(mmul_machine_info_text(finding, "what"), what);
-    assert_string_equal(mmul_machine_info_text(finding, "fix"), fix);
+    assert_string_equal(mmul_json_get_text(finding, "machine"), "node");
+    assert_string_equal(mmul_json_get_text(finding, "what"), what);
+    assert_string_equal(mmul_json_get_text(finding, "fix"), fix);
     json_decref(findings);
 }
 
@@ -458,8 +458,8 @@ static void test_hostfile_lines_refused_by_mpirun_are_findings(void **state) {
         json_t *found = judge_lines(cases[c].text, cases[c].digits, MMUL_MPIRUN_REFUSES);
         assert_int_equal(json_array_size(found), 1);
         const json_t *finding = json_array_get(found, 0);
-        assert_string_equal(mmul_machine_info_text(finding, "what"), cases[c].what);
-        assert_string_equal(mmul_machine_info_text(finding, "fix"), cases[c].fix);
+        assert_string_equal(mmul_json_get_text(finding, "what"), cases[c].what);
+        assert_string_equal(mmul_json_get_text(finding, "fix"), cases[c].fix);
         json_decref(found);
         // Another Open MPI may accept lines that 4.1 refuses.
         found = judge_lines(cases[c].text, cases[c].digits, MMUL_MPIRUN_ACCEPTS);
@@ -517,8 +517,8 @@ static void expect_network(struct two *two, const char *what, const char *fix) {
     assert_int_equal(json_array_size(two->judgement.findings), what != NULL);
     const json_t *finding = json_array_get(two->judgement.findings, 0);
     if (what != NULL) {
-        assert_string_equal(mmul_machine_info_text(finding, "what"), what);
-        assert_string_equal(mmul_machine_info_text(finding, "fix"), fix);
+        assert_string_equal(mmul_json_get_text(finding, "what"), what);
+        assert_string_equal(mmul_json_get_text(finding, "fix"), fix);
     }
     json_decref(two->judgement.findings);
     json_decref(two->machines[0].facts);
