@@ -240,13 +240,6 @@ static int leader_of(const struct mmul_channel *channel, int node) {
     return node >= 0 ? rank : -1;
 }
 
-static enum mmul_status relay_init(struct mmul_channel *channel, struct mmul_error *err) {
-    if (channel->end == NULL)
-        return MMUL_OK;
-    return MMUL_ALLOCATE_RAW(channel->packets.data, MMUL_CHANNEL_PACKETS * channel->buffer_bytes,
-                             "traffic", err);
-}
-
 static void relay_fini(struct mmul_channel *channel) {
     if (channel->packets.data != NULL && mmul_alarm_is_raised(peers_of(channel)->alarm))
         mmul_abandon(channel->packets.data); // MPI may still read it
@@ -256,11 +249,6 @@ static void relay_fini(struct mmul_channel *channel) {
 
 static struct mmul_packet *packet_of(struct mmul_channel *channel, int64_t packet) {
     return &channel->packets.ring[packet % MMUL_CHANNEL_PACKETS];
-}
-
-static void relay_begin(struct mmul_channel *channel) {
-    channel->packets.from = leader_of(channel, channel->cargo.from);
-    channel->packets.to = leader_of(channel, channel->cargo.to);
 }
 
 static void begin_packet(struct mmul_channel *channel) {
@@ -347,7 +335,10 @@ enum mmul_status mmul_channel_init(struct mmul_channel *channel, enum mmul_chann
         .kind = kind, .transport = transport, .end = end, .buffer_bytes = buffer_bytes};
     if (is_exchange(channel))
         return exchange_init(channel, err);
-    return is_of_packets(channel) ? relay_init(channel, err) : MMUL_OK;
+    if (!is_of_packets(channel) || end == NULL)
+        return MMUL_OK;
+    return MMUL_ALLOCATE_RAW(channel->packets.data, MMUL_CHANNEL_PACKETS * buffer_bytes, "traffic",
+                             err);
 }
 
 void mmul_channel_fini(struct mmul_channel *channel) {
@@ -372,10 +363,12 @@ bool mmul_channel_is_free(const struct mmul_channel *channel) {
 void mmul_channel_begin(struct mmul_channel *channel, const struct mmul_cargo *cargo) {
     channel->cargo = *cargo;
     channel->at = 0;
-    if (is_exchange(channel))
+    if (is_exchange(channel)) {
         exchange_begin(channel);
-    else if (is_of_packets(channel))
-        relay_begin(channel);
+    } else if (is_of_packets(channel)) {
+        channel->packets.from = leader_of(channel, cargo->from);
+        channel->packets.to = leader_of(channel, cargo->to);
+    }
     if (mmul_channel_is_idle(channel))
         channel->arrived = channel->left = cargo->mark; // empty cargo
 }

@@ -196,7 +196,6 @@ static void find_cpu_temperatures(struct mmul_sensors *sensors, const char *root
 
 // ------------------------------------------------------------------------------------------ cards
 
-// Finds the sensors of a card's driver.
 static void find_card_sensors(struct mmul_sensors *sensors, const char *device) {
     static const char *const temperatures[] = {"temp1_input", "temp2_input", "temp3_input"};
     static const char *const powers[] = {"power1_average", "power1_input"};

@@ -215,6 +215,11 @@ int64_t mmul_problem_result_unit_bytes(const struct mmul_problem *problem, enum 
     return mmul_problem_result_width(problem, axis) * mmul_problem_result_each(problem);
 }
 
+int64_t mmul_problem_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
+    return mmul_problem_whole_matrices(problem, axis) * mmul_problem_result_width(problem, axis) *
+           mmul_problem_whole_unit_bytes(problem, axis);
+}
+
 int64_t mmul_matrix_range_count(const struct mmul_problem *problem, enum mmul_axis axis,
                                 int64_t begin, int64_t end) {
     int64_t units = mmul_problem_units(problem, axis);

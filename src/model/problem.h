@@ -88,6 +88,9 @@ int64_t mmul_problem_split_unit_bytes(const struct mmul_problem *problem, enum m
 int64_t mmul_problem_whole_unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
 int64_t mmul_problem_result_unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
 
+// Returns the bytes of the whole operand; 0 if alpha is 0.
+int64_t mmul_problem_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
+
 // Units [begin, end) of matrix t: the part of a part that lies in one matrix.
 struct mmul_matrix_range {
     int64_t matrix;     // t

@@ -19,7 +19,7 @@
 
 // ------------------------------------------------------------------------------------------- ranks
 
-// Describes a rank by facts that all ranks know.
+// Uses only facts that all ranks know.
 static void describe_rank(const struct mmul_rank_info *info, struct mmul_report_rank *r) {
     mmul_text_copy(r->host, sizeof r->host, info->host);
     mmul_text_copy(r->device, sizeof r->device, info->device_name);
@@ -166,30 +166,26 @@ static enum mmul_status collect_sent(const struct mmul_run *run, struct mmul_rep
 
 // ------------------------------------------------------------------------------------- one product
 
-static int64_t stack_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
-    return mmul_shape_matrices(shape) * shape.rows * shape.cols * (int64_t)mmul_dtype_bytes(dtype);
-}
-
 // Returns the bytes that the ranks of a node read from files without copying them.
 static int64_t bytes_read_in_place(const struct mmul_report *report,
                                    const struct mmul_schedule *schedule, int node) {
     const struct mmul_problem *p = &schedule->problem;
     unsigned maps = mmul_schedule_nodes(schedule)[node].maps;
-    bool rows = schedule->axis == MMUL_ROWS;
+    // The split operand is the whole one of the other axis.
+    const enum mmul_axis axis = schedule->axis, other = axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
     int64_t units = 0, bytes = 0;
     for (int i = 0; i < schedule->size; i++)
         if (mmul_schedule_ranks(schedule)[i].node == node)
             units += report->ranks[i].end - report->ranks[i].begin;
     if (units == 0)
         return 0;
-    if (p->alpha != 0 && (maps & mmul_maps_split_operand(schedule->axis)))
-        bytes += mmul_min(
-            units * p->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, schedule->axis)),
-            rows ? stack_bytes(p->a, p->a_dtype) : stack_bytes(p->b, p->b_dtype));
-    if (p->alpha != 0 && (maps & mmul_maps_whole_operand(schedule->axis)))
-        bytes += rows ? stack_bytes(p->b, p->b_dtype) : stack_bytes(p->a, p->a_dtype);
+    if (maps & mmul_maps_split_operand(axis))
+        bytes += mmul_min(units * mmul_problem_split_unit_bytes(p, axis),
+                          mmul_problem_whole_bytes(p, other));
+    if (maps & mmul_maps_whole_operand(axis))
+        bytes += mmul_problem_whole_bytes(p, axis);
     if (p->beta != 0 && (maps & MMUL_MAPS_C_IN))
-        bytes += units * mmul_problem_result_width(p, schedule->axis) * mmul_problem_result_each(p);
+        bytes += units * mmul_problem_result_unit_bytes(p, axis);
     return bytes;
 }
 

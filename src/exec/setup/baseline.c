@@ -4,13 +4,10 @@
 // makes no MPI call. The baseline covers neither files nor checks nor other nodes.
 #include "exec/setup/baseline.h"
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <string.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -23,10 +20,10 @@ struct job {
     struct mmul_buffer *a, *b, *c; // (m, k), (k, n), (m, n), without gaps
 };
 
-// Message from the child: the seconds of one multiplication, or an error.
+// Result of the child.
 struct answer {
-    double seconds;
     struct mmul_error error;
+    double seconds[]; // of each run
 };
 
 // ------------------------------------------------------------------------------- in the child
@@ -78,64 +75,39 @@ static enum mmul_status time_product(struct job *job, double *seconds, struct mm
     return status;
 }
 
-static void send_answer(int fd, const struct answer *answer) {
-    // below PIPE_BUF: written whole
-    if (write(fd, answer, sizeof *answer) != (ssize_t)sizeof *answer)
-        _exit(1);
-}
-
-static void work_and_exit(struct job *job, int fd) {
-    struct answer answer = {.seconds = 0};
-    prctl(PR_SET_PDEATHSIG, SIGKILL); // an orphan's answers would have no reader
-    enum mmul_status status = prepare_child(job, &answer.error);
-    for (int i = 0; status == MMUL_OK && i < job->baseline->warmup + job->baseline->runs; i++) {
-        status = time_product(job, &answer.seconds, &answer.error);
-        if (status == MMUL_OK && i >= job->baseline->warmup)
-            send_answer(fd, &answer);
+static void time_products(const void *argument, void *result) {
+    struct job job = *(const struct job *)argument;
+    struct answer *answer = result;
+    const int warmup = job.baseline->warmup, count = warmup + job.baseline->runs;
+    enum mmul_status status = prepare_child(&job, &answer->error);
+    for (int i = 0; status == MMUL_OK && i < count; i++) {
+        double seconds;
+        status = time_product(&job, &seconds, &answer->error);
+        if (i >= warmup)
+            answer->seconds[i - warmup] = seconds;
     }
-    if (status != MMUL_OK)
-        send_answer(fd, &answer);
-    _exit(0);
 }
 
 // ------------------------------------------------------------------------------ in the parent
 
-static enum mmul_status receive_answers(int fd, int runs, double *seconds, struct mmul_error *err) {
-    struct answer answer;
-    for (int i = 0; i < runs; i++) {
-        ssize_t got;
-        do
-            got = read(fd, &answer, sizeof answer);
-        while (got < 0 && errno == EINTR);
-        if (got != (ssize_t)sizeof answer)
-            return mmul_fail(err, MMUL_ERR_SYSTEM,
-                             "the child process of the baseline ended before its last result");
-        if (answer.error.status != MMUL_OK) {
-            *err = answer.error;
-            return err->status;
-        }
-        seconds[i] = answer.seconds;
-    }
-    return MMUL_OK;
-}
-
-static enum mmul_status run_child(struct job *job, double *seconds, struct mmul_error *err) {
-    int ends[2];
-    if (pipe(ends) != 0)
-        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot start the baseline");
-    pid_t child = fork();
-    int errnum = errno;
-    if (child == 0) {
-        close(ends[0]);
-        work_and_exit(job, ends[1]);
-    }
-    close(ends[1]);
-    enum mmul_status status =
-        child < 0 ? mmul_fail_errno(err, MMUL_ERR_SYSTEM, errnum, "cannot start the baseline")
-                  : receive_answers(ends[0], job->baseline->runs, seconds, err);
-    close(ends[0]);
-    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
-        ;
+static enum mmul_status run_child(const struct job *job, double *seconds, struct mmul_error *err) {
+    const size_t times_bytes = (size_t)job->baseline->runs * sizeof *seconds,
+                 bytes = sizeof(struct answer) + times_bytes;
+    struct mmul_child child;
+    int ignored;
+    struct answer *answer = mmul_allocate(1, bytes, "the baseline", err);
+    if (answer == NULL)
+        return err->status;
+    enum mmul_status status = mmul_child_start(time_products, job, bytes, &child, err);
+    if (status == MMUL_OK &&
+        mmul_child_finish(&child, INFINITY, answer, &ignored) != MMUL_CHILD_DONE)
+        status = mmul_fail(err, MMUL_ERR_SYSTEM,
+                           "the child process of the baseline ended before its last result");
+    else if (status == MMUL_OK && answer->error.status != MMUL_OK)
+        status = (*err = answer->error).status;
+    if (status == MMUL_OK)
+        memcpy(seconds, answer->seconds, times_bytes);
+    mmul_free(answer);
     return status;
 }
 

@@ -139,14 +139,12 @@ static void reset_candidates(struct mmul_node_steal *lending, int stage) {
     }
 }
 
-static bool is_lent_list_full(const struct mmul_stage *stage) {
-    return stage->steal_scope == MMUL_STEAL_MAPPED && stage->product->files.lent_count == LENT_MOST;
-}
-
 // Returns the node that would end last among those that may be asked now, or -1. *any: a node may
 // be asked now or later.
 static int choose_victim(const struct mmul_node_steal *lending, int own_node, bool *any) {
-    const bool has_room = !is_lent_list_full(&lending->stages[lending->stage]);
+    const struct mmul_stage *stage = &lending->stages[lending->stage];
+    const bool has_room =
+        stage->steal_scope != MMUL_STEAL_MAPPED || stage->product->files.lent_count < LENT_MOST;
     const double now = mmul_clock_now();
     int last = -1;
     *any = false;

@@ -23,13 +23,11 @@ static bool is_cancelled(const struct mmul_rank_resources *rank_resources) {
 
 // Bytes of a line of A, and of C below.
 static int64_t a_line_bytes(const struct mmul_stage *stage) {
-    const struct mmul_problem *p = &stage->is.schedule->problem;
-    return p->k * (int64_t)mmul_dtype_bytes(p->a_dtype);
+    return mmul_problem_split_unit_bytes(&stage->is.schedule->problem, MMUL_ROWS);
 }
 
 static int64_t c_line_bytes(const struct mmul_stage *stage) {
-    const struct mmul_problem *p = &stage->is.schedule->problem;
-    return p->c.cols * mmul_problem_result_each(p);
+    return mmul_problem_result_unit_bytes(&stage->is.schedule->problem, MMUL_ROWS);
 }
 
 // Returns the lines of a chunk, relative to the loan. Chunks after the last one are empty.

@@ -91,7 +91,6 @@ static double predict_rate(const struct mmul_stage *stage) {
            (2.0 * (double)mmul_max(1, own_tasks(stage)->terms));
 }
 
-// Returns the list of a rank of this node.
 static struct mmul_tasks make_task_list(const struct mmul_stage *stage, int rank) {
     return stage->is.schedule != NULL
                ? mmul_tasks_of_schedule(stage->is.schedule, rank, mmul_write_back_slice_rows(stage),
@@ -618,8 +617,8 @@ static double limit_by_link(const struct mmul_stage *stage, struct mmul_thief *b
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_problem *p = &schedule->problem;
     const double link = schedule->link_bytes_per_second;
-    const double in = (double)p->k * (double)mmul_dtype_bytes(p->a_dtype),
-                 out = (double)p->c.cols * (double)mmul_problem_result_each(p);
+    const double in = (double)mmul_problem_split_unit_bytes(p, MMUL_ROWS),
+                 out = (double)mmul_problem_result_unit_bytes(p, MMUL_ROWS);
     if (stage->steal_scope != MMUL_STEAL_VALUES)
         return 0;
     const double fastest = link * (double)p->c.cols / fmax(in, out);
@@ -628,11 +627,6 @@ static double limit_by_link(const struct mmul_stage *stage, struct mmul_thief *b
     const int64_t room = mmul_schedule_stolen_lines_most(schedule, borrower->rank);
     borrower->max_lines = mmul_min(borrower->max_lines, room);
     return (double)room / MMUL_STEAL_CHUNKS * (in + 2 * out) / link;
-}
-
-static bool can_lend(const struct mmul_stage *stage) {
-    return stage->works->lender != NULL &&
-           (stage->steal_scope != MMUL_STEAL_VALUES || mmul_steals_can_move_rows(stage));
 }
 
 static void give_lines(struct mmul_stage *stage, const struct mmul_thief *borrower,
@@ -653,7 +647,8 @@ bool mmul_works_give_lines(struct mmul_stage *stage, const struct mmul_thief *as
     struct mmul_thief borrower = *asks;
     int size = stage->comm->node_size;
     *seconds = 0;
-    if (!can_lend(stage))
+    if (paces == NULL ||
+        (stage->steal_scope == MMUL_STEAL_VALUES && !mmul_steals_can_move_rows(stage)))
         return false;
     const double moving = limit_by_link(stage, &borrower),
                  worth = fmax(least_gain_seconds(stage), moving);

@@ -56,10 +56,10 @@ int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank)
                     mmul_problem_units(&schedule->problem, schedule->axis));
 }
 
-// Returns the bytes of one line of A and of C.
+// Returns the bytes of one line of A and of C. Rows alone are stolen.
 static int64_t loan_line_bytes(const struct mmul_schedule *schedule) {
     const struct mmul_problem *p = &schedule->problem;
-    return p->k * (int64_t)mmul_dtype_bytes(p->a_dtype) +
+    return mmul_problem_split_unit_bytes(p, MMUL_ROWS) +
            mmul_problem_result_unit_bytes(p, schedule->axis);
 }
 

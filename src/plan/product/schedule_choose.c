@@ -196,7 +196,6 @@ static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool
 
 // ----------------------------------------------------------------------------------------- members
 
-// Chooses the members for a given cut.
 static enum mmul_status choose_members(struct mmul_planning *p, const struct mmul_cut *cut,
                                        struct mmul_error *err) {
     struct mmul_participants members = {

@@ -133,11 +133,6 @@ static enum mmul_status set_ranks(struct mmul_planning *p, struct mmul_error *er
 
 // ---------------------------------------------------------------------------------------- the axis
 
-static int64_t whole_operand_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
-    const struct mmul_cut all = mmul_panels_single(problem, axis);
-    return mmul_panels_bytes(problem, axis, &all);
-}
-
 // Returns the bytes over the network: pieces by weight, and the whole operand once per node with
 // any weight.
 static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
@@ -156,7 +151,7 @@ static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
     }
     return (int64_t)(pieces / all * (double)mmul_problem_total(problem, axis) *
                          (double)mmul_problem_split_unit_bytes(problem, axis) +
-                     wholes * (double)whole_operand_bytes(problem, axis));
+                     wholes * (double)mmul_problem_whole_bytes(problem, axis));
 }
 
 // Chooses the axis with the fewest network bytes. An axis with fewer units than ranks leaves ranks
@@ -180,7 +175,7 @@ static void choose_axis(struct mmul_planning *p) {
     p->piece_bytes = mmul_problem_split_unit_bytes(problem, axis);
     p->result_bytes = mmul_problem_result_unit_bytes(problem, axis);
     p->c_in_bytes = problem->beta != 0 ? p->result_bytes : 0;
-    p->whole_bytes = whole_operand_bytes(problem, axis);
+    p->whole_bytes = mmul_problem_whole_bytes(problem, axis);
 }
 
 // ------------------------------------------------------------------------------------------- ranks

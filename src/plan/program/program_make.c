@@ -380,7 +380,6 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
     return status;
 }
 
-// Removes the steps that are gone from the list.
 static void remove_gone_steps(struct mmul_program_plan *plan) {
     int kept = 0;
     for (int i = 0; i < plan->step_count; i++)

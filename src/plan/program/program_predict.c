@@ -140,7 +140,6 @@ static void set_step_seconds(struct mmul_program_plan *plan, const struct mmul_r
         last->seconds += fmax(0, replay->seconds - before);
 }
 
-// Replays all steps as one job.
 static enum mmul_status replay_job(struct mmul_program_plan *plan,
                                    const struct mmul_cluster *cluster, struct mmul_error *err) {
     struct job job = {.count = 0};
