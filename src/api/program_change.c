@@ -12,30 +12,22 @@
 #include "model/rank_groups.h"
 #include "mpimatmul.h"
 
-// Returns the operation that makes a value; NULL: none.
-static struct mmul_operation *find_maker(const struct mmul_program *program, int value) {
-    for (int i = 0; value >= 0 && i < program->operation_count; i++)
-        if (program->operations[i].result == value)
-            return &program->operations[i];
-    return NULL;
-}
-
 static bool is_number(const struct mmul_program *program, const struct mmul_number_change *n) {
-    const struct mmul_operation *o = find_maker(program, n->value);
+    const struct mmul_operation *o = mmul_program_find_maker(program, n->value);
     return o != NULL && n->operand >= 0 && n->operand < o->operand_count &&
            o->operands[n->operand] == MMUL_NUMBER;
 }
 
 static bool fits_matrix(const struct mmul_program *program, const struct mmul_matrix_change *m) {
-    const struct mmul_operation *o = find_maker(program, m->value);
+    const struct mmul_operation *o = mmul_program_find_maker(program, m->value);
     if (o == NULL || o->kind != MMUL_LOAD)
         return false;
     const struct mmul_matrix_info info = mmul_matrix_info(m->matrix);
     return info.stored == o->dtype && mmul_shape_equal(info.shape, o->shape);
 }
 
-static bool fits_team(const struct mmul_program *program, const struct mmul_operation *o,
-                      const struct mmul_rank_group *rank_group) {
+static bool fits_group(const struct mmul_program *program, const struct mmul_operation *o,
+                       const struct mmul_rank_group *rank_group) {
     const struct mmul_rank_group *known = mmul_program_rank_group(program, o->rank_group);
     if (known == NULL || rank_group == NULL)
         return known == NULL && rank_group == NULL;
@@ -44,7 +36,7 @@ static bool fits_team(const struct mmul_program *program, const struct mmul_oper
 
 static bool fits_held(const struct mmul_context *context, const struct mmul_program *program,
                       const struct mmul_held_change *h) {
-    const struct mmul_operation *o = find_maker(program, h->value);
+    const struct mmul_operation *o = mmul_program_find_maker(program, h->value);
     const struct mmul_held *held = mmul_held_find(context, h->held);
     if (o == NULL || o->kind != MMUL_LOAD_PERSISTENT || held == NULL ||
         program->kept[o->kept].held == 0)
@@ -55,7 +47,7 @@ static bool fits_held(const struct mmul_context *context, const struct mmul_prog
            info.has_open_type == o->has_open_type &&
            info.is_exact_in_both_types == o->is_exact_in_both_types && info.is_bool == o->is_bool &&
            info.group_is_requested == o->group_is_requested &&
-           fits_team(program, o, info.rank_group);
+           fits_group(program, o, info.rank_group);
 }
 
 static bool changes_fit(const struct mmul_context *context, const struct mmul_program *program,
@@ -92,15 +84,16 @@ enum mmul_status mmul_program_change(struct mmul_program *program,
     if (!*is_done)
         return MMUL_OK;
     for (int i = 0; i < all.number_count; i++)
-        find_maker(program, all.numbers[i].value)->with.numbers[all.numbers[i].operand] =
-            all.numbers[i].number;
+        mmul_program_find_maker(program, all.numbers[i].value)
+            ->with.numbers[all.numbers[i].operand] = all.numbers[i].number;
     for (int i = 0; i < all.draw_count; i++)
         mmul_composite_find_draw(program, all.draws[i].value)->seed =
             mmul_composite_draw_seed(all.draws[i].seed, all.draws[i].turn);
     for (int i = 0; i < all.matrix_count; i++)
-        find_maker(program, all.matrices[i].value)->matrix = all.matrices[i].matrix;
+        mmul_program_find_maker(program, all.matrices[i].value)->matrix = all.matrices[i].matrix;
     for (int i = 0; i < all.held_count; i++)
-        set_kept(&program->kept[find_maker(program, all.held[i].value)->kept], all.held[i].held);
+        set_kept(&program->kept[mmul_program_find_maker(program, all.held[i].value)->kept],
+                 all.held[i].held);
     for (int k = 0; k < program->persistent_count; k++)
         if (program->kept[k].is_made && program->kept[k].held > 0) {
             set_kept(&program->kept[k], mmul_held_next_number());

@@ -317,10 +317,8 @@ uint64_t mmul_composite_draw_seed(double seed, double turn) {
 
 static struct mmul_operation *find_maker(const struct mmul_program *program, int value,
                                          enum mmul_operation_kind kind) {
-    for (int i = 0; value >= 0 && i < program->operation_count; i++)
-        if (program->operations[i].result == value && program->operations[i].kind == kind)
-            return &program->operations[i];
-    return NULL;
+    struct mmul_operation *maker = mmul_program_find_maker(program, value);
+    return maker != NULL && maker->kind == kind ? maker : NULL;
 }
 
 struct mmul_operation *mmul_composite_find_draw(const struct mmul_program *program, int value) {

@@ -64,6 +64,13 @@ void mmul_program_find_last_uses(struct mmul_program *p) {
     }
 }
 
+struct mmul_operation *mmul_program_find_maker(const struct mmul_program *program, int value) {
+    for (int i = 0; value >= 0 && i < program->operation_count; i++)
+        if (program->operations[i].result == value)
+            return &program->operations[i];
+    return NULL;
+}
+
 int mmul_program_copy_value(struct mmul_program *program, int value) {
     struct mmul_value *made = &program->values[program->value_count];
     *made = program->values[value];

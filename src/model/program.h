@@ -146,6 +146,9 @@ enum mmul_status mmul_program_begin_copy(const struct mmul_program *program, int
                                          struct mmul_program *made, struct mmul_error *err);
 void mmul_program_end_copy(struct mmul_program *program, struct mmul_program *made);
 
+// Returns the operation that makes a value; NULL: none.
+struct mmul_operation *mmul_program_find_maker(const struct mmul_program *program, int value);
+
 // Adds a value like an existing one, which it represents. The caller has reserved room.
 int mmul_program_copy_value(struct mmul_program *program, int value);
 

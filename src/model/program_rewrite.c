@@ -196,9 +196,7 @@ enum mmul_status mmul_program_fuse_topk(struct mmul_program *program, struct mmu
 // Returns true if the rows of a value are contiguous: a loaded one is read as in its file, and a
 // transposed one has other rows.
 static bool is_in_rows(const struct mmul_program *p, int value) {
-    const struct mmul_operation *maker = p->operations;
-    while (maker->result != value)
-        maker++;
+    const struct mmul_operation *maker = mmul_program_find_maker(p, value);
     if (maker->kind == MMUL_PLACE)
         return is_in_rows(p, maker->operands[0]);
     return maker->kind != MMUL_LOAD && maker->kind != MMUL_TRANSPOSE;
