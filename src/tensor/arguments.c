@@ -19,6 +19,18 @@ enum mmul_status mmul_argument_check_matrix(struct mmul_evaluator *e,
     return fail_kind(e, argument, what, "a matrix");
 }
 
+enum mmul_status mmul_argument_get_matrices(struct mmul_evaluator *e,
+                                            const struct mmul_argument *arguments,
+                                            const char *const names[], int count,
+                                            struct mmul_object *matrices) {
+    for (int i = 0; i < count; i++) {
+        if (mmul_argument_check_matrix(e, &arguments[i], names[i]) != MMUL_OK)
+            return e->err->status;
+        matrices[i] = arguments[i].object;
+    }
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_argument_check_ids(struct mmul_evaluator *e,
                                          const struct mmul_argument *argument) {
     char shape[96];

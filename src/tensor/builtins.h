@@ -47,10 +47,10 @@ MMUL_BUILTIN(mmul_builtin_cumsum);
 MMUL_BUILTIN(mmul_builtin_attention);
 MMUL_BUILTIN(mmul_builtin_linear);
 
-// Reduces over all elements to a 1 x 1 matrix.
-enum mmul_status mmul_reduce_all(struct mmul_evaluator *e, const struct mmul_node *at,
-                                 const char *operation, const struct mmul_object *x,
-                                 struct mmul_object *result);
+// Reduces along an axis, counted from the end, or over all elements to a 1 x 1 matrix (axis 0).
+enum mmul_status mmul_reduce(struct mmul_evaluator *e, const struct mmul_node *at,
+                             const char *operation, int axis, const struct mmul_object *x,
+                             struct mmul_object *result);
 
 // Reads an axis of x, counted from 0. Refuses axis 0 of a matrix with one numpy axis, which is a
 // row here; the error names the function.

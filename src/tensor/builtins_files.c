@@ -156,12 +156,6 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
     return MMUL_OK;
 }
 
-// Returns true for a statement outside of loops that stands before a loop. The file is renamed to
-// its final name only when the whole text has run.
-static bool is_deferred_save(const struct mmul_evaluator *e, const struct mmul_node *at) {
-    return e->loops == 0 && at->at.begin < e->script->last_loop;
-}
-
 // Makes the program write `x` to the target. The script then owns the output. output NULL: a
 // persistent set of shards.
 static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_node *at,
@@ -178,7 +172,8 @@ static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_n
     added->file = target->file;
     added->tensor = target->tensor;
     added->matrix = *x;
-    added->is_deferred = is_deferred_save(e, at);
+    // Outside of loops, but before one: the file gets its final name when the whole text has run.
+    added->is_deferred = e->loops == 0 && at->at.begin < e->script->last_loop;
     added->line = mmul_source_line(e->source, at->at.begin);
     added->next = e->script->outputs;
     e->script->outputs = added;

@@ -6,13 +6,6 @@
 #include "base/status.h"
 #include "tensor/builtins.h"
 
-static enum mmul_status fail_row(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
-                                 const struct mmul_argument *x) {
-    return mmul_evaluator_fail(e, x->node,
-                               "%s of a one-axis array, which is stored as a row (1 x %lld)",
-                               builtin->name, (long long)x->object.shape.cols);
-}
-
 // ----------------------------------------------------------------------------- indices, whole axes
 
 // The reduced axis stays with size 1, unless keepdims=False.
@@ -300,7 +293,9 @@ enum mmul_status mmul_builtin_triu(struct mmul_evaluator *e, const struct mmul_b
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 1};
     enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && arguments[0].object.is_row)
-        return fail_row(e, builtin, &arguments[0]);
+        return mmul_evaluator_fail(e, arguments[0].node,
+                                   "%s of a one-axis array, which is stored as a row (1 x %lld)",
+                                   builtin->name, (long long)arguments[0].object.shape.cols);
     if (status == MMUL_OK)
         status = read_diagonal(e, &arguments[1], &made.with.count);
     result->axes = arguments[0].object.axes;

@@ -6,19 +6,6 @@
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
 
-static enum mmul_status read_matrices(struct mmul_evaluator *e,
-                                      const struct mmul_argument *arguments,
-                                      const char *const names[], int count,
-                                      struct mmul_object *matrices) {
-    for (int i = 0; i < count; i++) {
-        enum mmul_status status = mmul_argument_check_matrix(e, &arguments[i], names[i]);
-        if (status != MMUL_OK)
-            return status;
-        matrices[i] = arguments[i].object;
-    }
-    return MMUL_OK;
-}
-
 // Adds an axis. One-axis indices give one row each.
 enum mmul_status mmul_builtin_one_hot(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                       const struct mmul_node *call,
@@ -42,7 +29,7 @@ enum mmul_status mmul_builtin_add_at(struct mmul_evaluator *e, const struct mmul
     static const char *const names[] = {"table", "ids", "rows"};
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 3};
     struct mmul_object matrices[3];
-    enum mmul_status status = read_matrices(e, arguments, names, 3, matrices);
+    enum mmul_status status = mmul_argument_get_matrices(e, arguments, names, 3, matrices);
     result->axes = 2;
     return status == MMUL_OK ? mmul_apply_operation(e, call, &made, matrices, result) : status;
 }
@@ -55,7 +42,7 @@ enum mmul_status mmul_builtin_loss(struct mmul_evaluator *e, const struct mmul_b
     static const char *const names[] = {"the first", "the second"};
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 2};
     struct mmul_object matrices[2];
-    enum mmul_status status = read_matrices(e, arguments, names, 2, matrices);
+    enum mmul_status status = mmul_argument_get_matrices(e, arguments, names, 2, matrices);
     result->axes = 2;
     return status == MMUL_OK ? mmul_apply_operation(e, call, &made, matrices, result) : status;
 }
@@ -82,16 +69,13 @@ enum mmul_status mmul_builtin_dropout(struct mmul_evaluator *e, const struct mmu
 
 // -------------------------------------------------------------------------------------- gradients
 
-// Counts the matrices in nested tuples. Stores their values in order if `values` is not NULL.
-static int list_matrices(struct mmul_evaluator *e, const struct mmul_object *x, int *values) {
-    int count = 0;
-    if (x->kind == MMUL_OBJECT_MATRIX && values != NULL)
-        *values = mmul_job_value(e, NULL, x);
-    if (x->kind != MMUL_OBJECT_TUPLE)
-        return x->kind == MMUL_OBJECT_MATRIX;
-    for (int i = 0; i < x->count; i++)
-        count += list_matrices(e, &x->items[i], values != NULL ? values + count : NULL);
-    return count;
+// Stores the values of the matrices in nested tuples, in order. Returns the place after them.
+static int *list_values(struct mmul_evaluator *e, const struct mmul_object *x, int *values) {
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        *values++ = mmul_job_value(e, NULL, x);
+    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
+        values = list_values(e, &x->items[i], values);
+    return values;
 }
 
 // Returns the first object that is no matrix; NULL if there is none.
@@ -124,7 +108,7 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
                                    const struct mmul_argument *arguments,
                                    struct mmul_object *result) {
     const struct mmul_object *x = &arguments[1].object, *other = find_non_matrix(x);
-    const int count = list_matrices(e, x, NULL);
+    const int count = mmul_object_count_matrices(x);
     char origin[96];
     int *values = NULL;
     (void)builtin;
@@ -137,15 +121,15 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
     values = mmul_arena_allocate(e->arena, 2 * (size_t)count * sizeof *values, e->err);
     if (values == NULL)
         return e->err->status;
-    list_matrices(e, x, values);
-    const int *gradients = values + count;
+    int *const made = list_values(e, x, values);
+    const int *gradients = made;
     const struct mmul_gradient_request request = {
         .y = mmul_job_value(e, call, &arguments[0].object),
         .xs = values,
         .count = count,
         .origin = mmul_source_place(e->source, call->at, origin)};
     const bool is_of_before = arguments[0].object.job != e->job;
-    if (mmul_program_gradients(e->program, &request, values + count, e->err) != MMUL_OK) {
+    if (mmul_program_gradients(e->program, &request, made, e->err) != MMUL_OK) {
         if (is_of_before)
             mmul_hint(e->err,
                       "compute a gradient in the same turn as its y, before any 'if' on a number "

@@ -130,12 +130,8 @@ static enum mmul_status apply_rows(struct mmul_evaluator *e, const struct mmul_n
                                    struct mmul_object *result) {
     static const char *const names[] = {"x", "w", "b"};
     struct mmul_object operands[MMUL_OPERANDS] = {{0}};
-    for (int i = 0; i < call->operand_count; i++) {
-        enum mmul_status status = mmul_argument_check_matrix(e, &arguments[i], names[i]);
-        if (status != MMUL_OK)
-            return status;
-        operands[i] = arguments[i].object;
-    }
+    if (mmul_argument_get_matrices(e, arguments, names, call->operand_count, operands) != MMUL_OK)
+        return e->err->status;
     result->axes = operands[0].axes;
     return mmul_apply_operation(e, at, call, operands, result);
 }
@@ -252,19 +248,12 @@ enum mmul_status mmul_builtin_rope(struct mmul_evaluator *e, const struct mmul_b
 
 // ------------------------------------------------------------------------------------ reductions
 
-// axis: counted from the end; 0 means all axes.
-static enum mmul_status reduce(struct mmul_evaluator *e, const struct mmul_node *at,
-                               const char *operation, int axis, const struct mmul_object *x,
-                               struct mmul_object *result) {
+enum mmul_status mmul_reduce(struct mmul_evaluator *e, const struct mmul_node *at,
+                             const char *operation, int axis, const struct mmul_object *x,
+                             struct mmul_object *result) {
     struct mmul_call call = {.operation = operation, .operand_count = 1, .with = {.axis = axis}};
     result->axes = x->axes;
     return mmul_apply_operation(e, at, &call, x, result);
-}
-
-enum mmul_status mmul_reduce_all(struct mmul_evaluator *e, const struct mmul_node *at,
-                                 const char *operation, const struct mmul_object *x,
-                                 struct mmul_object *result) {
-    return reduce(e, at, operation, 0, x, result);
 }
 
 enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -281,7 +270,7 @@ enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul
     if (status == MMUL_OK && arguments[2].node != NULL)
         status = mmul_argument_get_bool(e, &arguments[2], "keepdims", &stays);
     if (status == MMUL_OK)
-        status = reduce(e, call, builtin->operation, all ? 0 : axis - x->axes, x, result);
+        status = mmul_reduce(e, call, builtin->operation, all ? 0 : axis - x->axes, x, result);
     const bool is_sum = strcmp(builtin->name, "mean") == 0 || strcmp(builtin->name, "sum") == 0;
     if (status == MMUL_OK && x->are_pairs && all && is_sum)
         status = mmul_evaluator_warn(
@@ -303,7 +292,7 @@ enum mmul_status mmul_builtin_cumsum(struct mmul_evaluator *e, const struct mmul
     enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
         status = mmul_argument_get_axis(e, &arguments[1], x->axes, &axis);
-    return status == MMUL_OK ? reduce(e, call, builtin->operation, axis - x->axes, x, result)
+    return status == MMUL_OK ? mmul_reduce(e, call, builtin->operation, axis - x->axes, x, result)
                              : status;
 }
 

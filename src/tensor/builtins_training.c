@@ -23,10 +23,6 @@ struct emitter {
     struct mmul_object may_step;
 };
 
-static struct mmul_object make_number(double x) {
-    return mmul_object_from_real(x);
-}
-
 static struct mmul_object emit_operation(struct emitter *w, const char *operation,
                                          const struct mmul_object *operands, int count) {
     struct mmul_call call = {.operation = operation, .operand_count = count};
@@ -54,11 +50,16 @@ static struct mmul_object emit_where(struct emitter *w, struct mmul_object condi
     return emit_operation(w, "where", (const struct mmul_object[]){condition, x, y}, 3);
 }
 
+static struct mmul_object emit_number(struct emitter *w, const char *operation,
+                                      struct mmul_object x, double number) {
+    return emit_binary(w, operation, x, mmul_object_from_real(number));
+}
+
 // x a + y b
 static struct mmul_object emit_weighted_sum(struct emitter *w, struct mmul_object x, double a,
                                             struct mmul_object y, double b) {
-    return emit_binary(w, "add", emit_binary(w, "multiply", x, make_number(a)),
-                       emit_binary(w, "multiply", y, make_number(b)));
+    return emit_binary(w, "add", emit_number(w, "multiply", x, a),
+                       emit_number(w, "multiply", y, b));
 }
 
 // Appends y to the row x; None for x starts the row.
@@ -76,7 +77,7 @@ static struct mmul_object emit_reduction(struct emitter *w, const char *operatio
                                          struct mmul_object x) {
     struct mmul_object made = {0};
     if (w->status == MMUL_OK)
-        w->status = mmul_reduce_all(w->e, w->at, operation, &x, &made);
+        w->status = mmul_reduce(w->e, w->at, operation, 0, &x, &made);
     made.axes = 2;
     return made;
 }
@@ -244,11 +245,10 @@ enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
     const struct mmul_object squares = list_numbers(&w, &entry.gradient, sum_of_squares, &by, none);
     // Both sides are multiplied by the scale, because the norm itself may overflow.
     const struct mmul_object root = emit_unary(&w, "sqrt", emit_sum(&w, squares));
-    const struct mmul_object least = emit_binary(&w, "multiply", by, make_number(1e-6));
-    const struct mmul_object quotient =
-        emit_binary(&w, "divide", emit_binary(&w, "multiply", by, make_number(most)),
-                    emit_binary(&w, "add", root, least));
-    const struct mmul_object factor = emit_binary(&w, "minimum", quotient, make_number(1));
+    const struct mmul_object least = emit_number(&w, "multiply", by, 1e-6);
+    const struct mmul_object quotient = emit_binary(
+        &w, "divide", emit_number(&w, "multiply", by, most), emit_binary(&w, "add", root, least));
+    const struct mmul_object factor = emit_number(&w, "minimum", quotient, 1);
     update_nested(&w, scale_gradient, &factor, 0, &entry);
     *result = e->clipped = entry.gradient;
     e->squares = squares;
@@ -277,9 +277,7 @@ static void check_gradient(struct emitter *w, const struct mmul_argument *gradie
     else if (w->e->script->skips_nan)
         w->status = mmul_local_mark_gradient(w->e, w->at, gradient, &sums);
     if (w->e->script->skips_nan) // 0 times a non-finite number is NaN, which equals nothing
-        w->may_step =
-            emit_binary(w, "equal", emit_sum(w, emit_binary(w, "multiply", sums, make_number(0))),
-                        make_number(0));
+        w->may_step = emit_number(w, "equal", emit_sum(w, emit_number(w, "multiply", sums, 0)), 0);
 }
 
 // ------------------------------------------------------------------------------------- optimisers
@@ -288,7 +286,7 @@ static void zero_state(struct emitter *w, const void *how, struct parameter_stat
     const int *remembered = how;
     // The product with 0 gets the parameter's type.
     for (int i = 0; i < *remembered; i++)
-        entry->remembered[i] = emit_binary(w, "multiply", entry->parameter, make_number(0));
+        entry->remembered[i] = emit_number(w, "multiply", entry->parameter, 0);
 }
 
 enum mmul_status mmul_builtin_state(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -315,12 +313,12 @@ static void adamw(struct emitter *w, const void *how, struct parameter_state *en
     const struct mmul_object v = emit_weighted_sum(w, entry->remembered[1], a->second,
                                                    emit_binary(w, "multiply", g, g), 1 - a->second);
     const struct mmul_object root =
-        emit_unary(w, "sqrt", emit_binary(w, "multiply", v, make_number(1 / a->second_part)));
-    const struct mmul_object step = emit_binary(
-        w, "divide", emit_binary(w, "multiply", m, make_number(a->rate / a->first_part)),
-        emit_binary(w, "add", root, make_number(a->epsilon)));
+        emit_unary(w, "sqrt", emit_number(w, "multiply", v, 1 / a->second_part));
+    const struct mmul_object step =
+        emit_binary(w, "divide", emit_number(w, "multiply", m, a->rate / a->first_part),
+                    emit_number(w, "add", root, a->epsilon));
     const struct mmul_object left =
-        emit_binary(w, "multiply", entry->parameter, make_number(1 - a->rate * a->decay));
+        emit_number(w, "multiply", entry->parameter, 1 - a->rate * a->decay);
     entry->parameter = emit_binary(w, "subtract", left, step);
     entry->remembered[0] = m;
     entry->remembered[1] = v;
@@ -383,19 +381,15 @@ static void sgd(struct emitter *w, const void *how, struct parameter_state *entr
     const struct sgd *s = how;
     struct mmul_object g = entry->gradient;
     if (s->decay != 0)
-        g = emit_binary(w, "add", g,
-                        emit_binary(w, "multiply", entry->parameter, make_number(s->decay)));
+        g = emit_binary(w, "add", g, emit_number(w, "multiply", entry->parameter, s->decay));
     if (s->momentum != 0) {
-        const struct mmul_object v = emit_binary(
-            w, "add", emit_binary(w, "multiply", entry->remembered[0], make_number(s->momentum)),
-            g);
+        const struct mmul_object v =
+            emit_binary(w, "add", emit_number(w, "multiply", entry->remembered[0], s->momentum), g);
         entry->remembered[0] = v;
-        g = s->nesterov
-                ? emit_binary(w, "add", g, emit_binary(w, "multiply", v, make_number(s->momentum)))
-                : v;
+        g = s->nesterov ? emit_binary(w, "add", g, emit_number(w, "multiply", v, s->momentum)) : v;
     }
-    entry->parameter = emit_binary(w, "subtract", entry->parameter,
-                                   emit_binary(w, "multiply", g, make_number(s->rate)));
+    entry->parameter =
+        emit_binary(w, "subtract", entry->parameter, emit_number(w, "multiply", g, s->rate));
 }
 
 enum mmul_status mmul_builtin_sgd(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -467,6 +461,7 @@ enum mmul_status mmul_builtin_schedule(struct mmul_evaluator *e, const struct mm
     const double part = turns > warm ? fmin(fmax((turn - warm) / (turns - warm), 0), 1) : 1;
     const double left =
         strcmp(builtin->name, "cosine") == 0 ? 0.5 * (1 + cos(acos(-1) * part)) : 1 - part;
-    *result = make_number(turn < warm ? high * (turn + 1) / (warm + 1) : low + (high - low) * left);
+    *result = mmul_object_from_real(turn < warm ? high * (turn + 1) / (warm + 1)
+                                                : low + (high - low) * left);
     return MMUL_OK;
 }

@@ -140,7 +140,7 @@ static enum mmul_status add_matrix(struct line *line, const struct mmul_node *at
     if (status == MMUL_OK)
         status = fetch_corner(line, at, part);
     for (int i = 0; status == MMUL_OK && i < MMUL_STATISTICS; i++) {
-        status = mmul_reduce_all(e, at, operations[i], x, &number);
+        status = mmul_reduce(e, at, operations[i], 0, x, &number);
         if (status == MMUL_OK)
             status = fetch_to_root(e, at, line->view, &number, &part->statistics[i]);
     }
@@ -213,7 +213,7 @@ enum mmul_status mmul_builtin_assert_close(struct mmul_evaluator *e,
     if (status == MMUL_OK)
         status = mmul_apply_elements(e, call, "abs", &difference, 1, &size.object);
     if (status == MMUL_OK)
-        status = mmul_reduce_all(e, call, "max", &size.object, &largest);
+        status = mmul_reduce(e, call, "max", 0, &size.object, &largest);
     if (status == MMUL_OK)
         status = add_view(e, call, &view);
     if (status != MMUL_OK)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "tensor/builtins.h"
 #include "tensor/evaluate.h"
 
@@ -57,7 +58,7 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
             return fail_keyword(e, n, parameters);
         if (!is_keyword && index >= parameters->positional) {
             mmul_evaluator_fail(e, n, "%s takes at most %d argument%s", parameters->function,
-                                parameters->positional, parameters->positional == 1 ? "" : "s");
+                                parameters->positional, mmul_text_plural(parameters->positional));
             return hint_parameters(e, parameters);
         }
         if (arguments[index].node != NULL) {

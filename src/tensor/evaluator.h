@@ -187,6 +187,11 @@ enum mmul_status mmul_apply_matmul(struct mmul_evaluator *e, const struct mmul_n
 // name.
 enum mmul_status mmul_argument_check_matrix(struct mmul_evaluator *e,
                                             const struct mmul_argument *argument, const char *what);
+// Copies the matrices of the first `count` arguments, named so in errors.
+enum mmul_status mmul_argument_get_matrices(struct mmul_evaluator *e,
+                                            const struct mmul_argument *arguments,
+                                            const char *const names[], int count,
+                                            struct mmul_object *matrices);
 // Checks indices. The result has one more axis, so three axes are the maximum.
 enum mmul_status mmul_argument_check_ids(struct mmul_evaluator *e,
                                          const struct mmul_argument *argument);

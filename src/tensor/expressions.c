@@ -27,14 +27,6 @@ enum mmul_status mmul_evaluate_tuple(struct mmul_evaluator *e, const struct mmul
     return mmul_evaluator_tuple(e, items, count, result);
 }
 
-static enum mmul_status evaluate_constant(const struct mmul_node *node,
-                                          struct mmul_object *result) {
-    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
-    if (node->text[0] != 'N')
-        *result = mmul_object_from_bool(node->text[0] == 'T');
-    return MMUL_OK;
-}
-
 static enum mmul_status evaluate_negative(struct mmul_evaluator *e, const struct mmul_node *node,
                                           struct mmul_object *result) {
     struct mmul_argument operand = {.node = node->first};
@@ -384,7 +376,9 @@ static enum mmul_status evaluate_kind(struct mmul_evaluator *e, const struct mmu
     case MMUL_NODE_FORMAT:
         return evaluate_format(e, node, result);
     case MMUL_NODE_CONSTANT:
-        return evaluate_constant(node, result);
+        *result = node->text[0] == 'N' ? (struct mmul_object){.kind = MMUL_OBJECT_NONE}
+                                       : mmul_object_from_bool(node->text[0] == 'T');
+        return MMUL_OK;
     case MMUL_NODE_NAME:
         return mmul_evaluator_read(e, node, result);
     case MMUL_NODE_TUPLE:

@@ -447,13 +447,6 @@ static enum mmul_status check_local_training(struct mmul_evaluator *e, struct lo
     return set_weights(e, &made, &all, result);
 }
 
-static bool has_matrix(const struct mmul_object *x) {
-    bool found = x->kind == MMUL_OBJECT_MATRIX;
-    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && !found && i < x->count; i++)
-        found = has_matrix(&x->items[i]);
-    return found;
-}
-
 enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
@@ -466,7 +459,7 @@ enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_
     if (function->count != 2)
         return mmul_evaluator_fail(e, arguments[0].node,
                                    "f must be a function of two parameters, a state and a turn");
-    if (!has_matrix(&t.state))
+    if (mmul_object_count_matrices(&t.state) == 0)
         return mmul_evaluator_fail(e, arguments[1].node, "the state must contain matrices");
     if (e->frame != e->top || e->named != call)
         return mmul_evaluator_fail(

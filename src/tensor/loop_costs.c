@@ -12,16 +12,9 @@
 #include "tensor/jobs.h"
 #include "tensor/script.h"
 
-static int count_matrices(const struct mmul_object *x) {
-    int count = x->kind == MMUL_OBJECT_MATRIX;
-    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
-        count += count_matrices(&x->items[i]);
-    return count;
-}
-
 static void add_carried(struct mmul_text *text, const struct mmul_binding *b) {
     char shape[96];
-    const int count = count_matrices(&b->object);
+    const int count = mmul_object_count_matrices(&b->object);
     mmul_text_add(text, "%s%s", text->length > 0 ? ", " : "", b->name);
     if (b->object.kind == MMUL_OBJECT_MATRIX)
         mmul_text_add(text, " (%s)", mmul_object_shape(&b->object, shape));
@@ -89,7 +82,7 @@ enum mmul_status mmul_local_training_cost_begin(struct mmul_evaluator *e,
 void mmul_local_training_cost_end(struct mmul_evaluator *e, struct mmul_local_training_cost *apart,
                                   const struct mmul_object *state) {
     apart->value_end = e->program->value_count;
-    apart->matrices = count_matrices(state);
+    apart->matrices = mmul_object_count_matrices(state);
 }
 
 enum mmul_status mmul_loop_cost_add_mean(struct mmul_evaluator *e, const struct mmul_object *x,
@@ -192,7 +185,7 @@ static void print_aparts(const struct mmul_script *script, const struct mmul_pro
         fprintf(stream,
                 "apart in line %d: %lld turn%s of %.6f s on each node, 0 B between nodes per turn "
                 "(%s if together); state: %d %s\n",
-                a->line, (long long)a->turns, a->turns == 1 ? "" : "s",
+                a->line, (long long)a->turns, mmul_text_plural(a->turns),
                 mmul_program_plan_apart_seconds(plan, a->value_begin, a->value_end),
                 bytes_text(planned.bytes, bytes), a->matrices,
                 a->matrices == 1 ? "matrix" : "matrices");
@@ -210,7 +203,7 @@ void mmul_script_print_loops(const struct mmul_script *script, const struct mmul
             stream,
             "loop in line %d: %s%lld turn%s of %.6f s, %s between nodes per turn; carried: %s\n",
             loop->line, loop->may_break ? "up to " : "", (long long)(loop->end - loop->first),
-            loop->end - loop->first == 1 ? "" : "s", cost.seconds, bytes_text(cost.bytes, bytes),
+            mmul_text_plural(loop->end - loop->first), cost.seconds, bytes_text(cost.bytes, bytes),
             loop->carried[0] != '\0' ? loop->carried : "nothing");
         if (!is_apart)
             print_apart_alternative(script, plan, loop, cost, stream);

@@ -58,6 +58,13 @@ void mmul_object_sizes(const struct mmul_object *matrix, int64_t sizes[static MM
     sizes[3] = matrix->shape.cols;
 }
 
+int mmul_object_count_matrices(const struct mmul_object *x) {
+    int count = x->kind == MMUL_OBJECT_MATRIX;
+    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
+        count += mmul_object_count_matrices(&x->items[i]);
+    return count;
+}
+
 char *mmul_object_shape(const struct mmul_object *matrix, char text[static 96]) {
     int64_t sizes[MMUL_AXES_MOST];
     int length = 0;

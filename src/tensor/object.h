@@ -70,6 +70,9 @@ struct mmul_object mmul_object_from_bool(bool is_true);
 // Returns the sizes of the engine's four axes. The last `axes` of them are numpy's.
 void mmul_object_sizes(const struct mmul_object *matrix, int64_t sizes[static MMUL_AXES_MOST]);
 
+// Counts the matrices in nested tuples.
+int mmul_object_count_matrices(const struct mmul_object *x);
+
 // Formats a shape such as "8 x 4096 x 64", one size per axis. Returns `text`.
 char *mmul_object_shape(const struct mmul_object *matrix, char text[static 96]);
 

@@ -310,11 +310,7 @@ static bool is_wrong_gradient(const struct mmul_script_view *view, char text[sta
 }
 
 static bool text_contains(const struct mmul_source *source, const char *function) {
-    const int length = (int)strlen(function);
-    for (int i = 0; i + length <= source->length; i++)
-        if (memcmp(source->text + i, function, (size_t)length) == 0)
-            return true;
-    return false;
+    return memmem(source->text, (size_t)source->length, function, strlen(function)) != NULL;
 }
 
 static enum mmul_status accept_view(const struct mmul_script *script,
@@ -421,12 +417,6 @@ void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *ou
             }
 }
 
-static void print_letters(const struct mmul_script_part *part, FILE *stream) {
-    char letter[5];
-    for (int64_t i = 0; i < part->id_count; i++)
-        fputs(mmul_script_letter(part->tokens, part->ids[i], letter), stream);
-}
-
 const char *mmul_script_part_number(const struct mmul_script_part *part,
                                     char text[static MMUL_PART_NUMBER_BYTES]) {
     const double x = remove_nan_sign(part->number);
@@ -443,13 +433,14 @@ const char *mmul_script_part_number(const struct mmul_script_part *part,
 
 static void print_part(const struct mmul_script_part *part, const struct mmul_program_plan *plan,
                        FILE *stream) {
-    char shape[96], placement[96], number[MMUL_PART_NUMBER_BYTES];
+    char shape[96], placement[96], number[MMUL_PART_NUMBER_BYTES], letter[5];
     enum mmul_placement_kind ignored;
     const struct mmul_object *x = &part->matrix;
     if (part->kind == MMUL_PART_TEXT)
         fputs(part->text, stream);
     else if (part->kind == MMUL_PART_LETTERS)
-        print_letters(part, stream);
+        for (int64_t i = 0; i < part->id_count; i++)
+            fputs(mmul_script_letter(part->tokens, part->ids[i], letter), stream);
     else if (part->kind == MMUL_PART_NUMBER)
         fputs(mmul_script_part_number(part, number), stream);
     else
@@ -470,12 +461,6 @@ static void print_corner(const struct mmul_script_part *part, FILE *stream) {
         fputs("          ...\n", stream);
 }
 
-// True if a later entry of the list has the same checkpoint file, so one line serves all its
-// tensors.
-static bool is_listed(const struct mmul_script_output *tensor) {
-    return tensor->next != NULL && strcmp(tensor->next->file, tensor->file) == 0;
-}
-
 // Prints the outputs in text order, several per line if they fit.
 static void print_outputs(const struct mmul_script *script, int ranks, FILE *stream) {
     enum { COLUMNS = 120, GAP = 2 };
@@ -487,7 +472,8 @@ static void print_outputs(const struct mmul_script *script, int ranks, FILE *str
             o = o->next;
         struct mmul_text text = {0};
         char shape[96];
-        if (o->is_checkpoint && is_listed(o)) {
+        // One line serves all tensors of a checkpoint file.
+        if (o->is_checkpoint && o->next != NULL && strcmp(o->next->file, o->file) == 0) {
             last = o;
             continue;
         }
@@ -497,7 +483,7 @@ static void print_outputs(const struct mmul_script *script, int ranks, FILE *str
         else
             mmul_text_add(&text, "%s: %s", o->path, mmul_object_shape(&o->matrix, shape));
         if (mmul_kept_name(o->path) != NULL)
-            mmul_text_add(&text, " on %d rank%s", ranks, ranks == 1 ? "" : "s");
+            mmul_text_add(&text, " on %d rank%s", ranks, mmul_text_plural(ranks));
         if (text.length > 0)
             mmul_make_printable(text.data);
         const char *line = mmul_text_get(&text);
