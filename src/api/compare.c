@@ -403,14 +403,6 @@ static void add_number(struct mmul_text *text, const char *what, const json_t *v
         mmul_text_add(text, "\t%.9g", number);
 }
 
-static void add_ratio(struct mmul_text *text, const json_t *row) {
-    const json_t *ratio = json_object_get(row, "ratio");
-    if (json_is_number(ratio))
-        mmul_text_add(text, "\t%.2f", json_number_value(ratio));
-    else
-        mmul_text_add(text, "\t-");
-}
-
 // Formats "wall" for wall_seconds: the unit stands beside the numbers.
 static void add_name(struct mmul_text *text, const char *what) {
     static const char *const units[] = {"_flops_per_second", "_seconds", "_bytes"};
@@ -426,11 +418,6 @@ static void add_name(struct mmul_text *text, const char *what) {
         }
     for (size_t i = 0; i < length; i++)
         mmul_text_add(text, "%c", what[i] == '_' ? ' ' : what[i]);
-}
-
-static bool is_zero_in_both(const json_t *row) {
-    return json_number_value(json_object_get(row, "a")) == 0 &&
-           json_number_value(json_object_get(row, "b")) == 0;
 }
 
 static const char *get_text(const json_t *row, const char *key) {
@@ -459,22 +446,32 @@ static void print_different(const json_t *different, FILE *stream) {
 }
 
 static void add_cells(struct mmul_text *text, const char *what, const json_t *row) {
+    const json_t *ratio = json_object_get(row, "ratio");
     add_number(text, what, json_object_get(row, "a"));
     add_number(text, what, json_object_get(row, "b"));
-    add_ratio(text, row);
-    mmul_text_add(text, "\n");
+    if (json_is_number(ratio))
+        mmul_text_add(text, "\t%.2f\n", json_number_value(ratio));
+    else
+        mmul_text_add(text, "\t-\n");
+}
+
+// Adds a row per number that is not 0 in both runs, with `first` before its name.
+static void add_numbers(struct mmul_text *text, const char *first, const json_t *numbers) {
+    for (size_t i = 0; i < json_array_size(numbers); i++) {
+        const json_t *row = json_array_get(numbers, i);
+        if (json_number_value(json_object_get(row, "a")) == 0 &&
+            json_number_value(json_object_get(row, "b")) == 0)
+            continue;
+        mmul_text_add(text, "%s", first);
+        add_name(text, get_text(row, "what"));
+        add_cells(text, get_text(row, "what"), row);
+    }
 }
 
 static void print_numbers(const json_t *numbers, FILE *stream) {
     struct mmul_text text = {0};
     mmul_text_add(&text, "\tA\tB\tB / A\n");
-    for (size_t i = 0; i < json_array_size(numbers); i++) {
-        const json_t *row = json_array_get(numbers, i);
-        if (is_zero_in_both(row))
-            continue;
-        add_name(&text, get_text(row, "what"));
-        add_cells(&text, get_text(row, "what"), row);
-    }
+    add_numbers(&text, "", numbers);
     print_table(&text, stream);
 }
 
@@ -484,15 +481,9 @@ static void print_ranks(const json_t *ranks, FILE *stream) {
         return;
     mmul_text_add(&text, "rank\tof it\tA\tB\tB / A\n");
     for (size_t i = 0; i < json_array_size(ranks); i++) {
-        const json_t *numbers = json_object_get(json_array_get(ranks, i), "numbers");
-        for (size_t j = 0; j < json_array_size(numbers); j++) {
-            const json_t *row = json_array_get(numbers, j);
-            if (is_zero_in_both(row))
-                continue;
-            mmul_text_add(&text, "%zu\t", i);
-            add_name(&text, get_text(row, "what"));
-            add_cells(&text, get_text(row, "what"), row);
-        }
+        char rank[24];
+        snprintf(rank, sizeof rank, "%zu\t", i);
+        add_numbers(&text, rank, json_object_get(json_array_get(ranks, i), "numbers"));
     }
     print_table(&text, stream);
 }

@@ -215,8 +215,8 @@ void mmul_program_plan_print(const struct mmul_program_plan *plan, bool verbose,
     fprintf(stream,
             "%d rank%s on %d node%s: %s over the network,\nvalues take at most %s per node, %s"
             "predicted %.3f s\n",
-            plan->costs.size, plan->costs.size == 1 ? "" : "s", plan->costs.node_count,
-            plan->costs.node_count == 1 ? "" : "s",
+            plan->costs.size, mmul_text_plural(plan->costs.size), plan->costs.node_count,
+            mmul_text_plural(plan->costs.node_count),
             mmul_bytes_format((int64_t)(plan->network_bytes + 0.5), network),
             mmul_bytes_format(plan->node_bytes_most, values), beside, plan->seconds);
 }
