@@ -16,20 +16,13 @@ static enum mmul_status store_page(const struct mmul_comparison *comparison, con
     return status;
 }
 
-static enum mmul_status check_page(const struct call *call, const char *path,
-                                   struct mmul_error *err) {
-    for (int i = 0; path != NULL && i < call->operand_count; i++)
-        if (mmul_paths_are_same(path, call->operands[i]))
-            return mmul_cli_fail(err, MMUL_ERR_CREATE,
-                                 "cannot write the page to '%s': it is one of the inputs", path);
-    return path != NULL ? mmul_files_check_text_path(path, "the page", err) : MMUL_OK;
-}
-
 static enum mmul_status run_compare(const struct call *call, struct mmul_error *err) {
     struct mmul_comparison *comparison = NULL;
     const char *page = call->options.values[OPT_COMPARE_HTML].text;
     char *text = NULL;
-    enum mmul_status status = check_page(call, page, err);
+    enum mmul_status status = page != NULL ? mmul_files_check_page_path(call, page, err) : MMUL_OK;
+    if (status == MMUL_OK && page != NULL)
+        status = mmul_files_check_text_path(page, "the page", err);
     if (status == MMUL_OK)
         status = mmul_comparison_create(call->operands[0], call->operands[1], &comparison, err);
     if (status == MMUL_OK && call->options.values[OPT_JSON].number != 0)

@@ -13,10 +13,6 @@ struct sides {
     struct mmul_difference difference;
 };
 
-static bool is_same(const struct mmul_difference *difference) {
-    return difference->same_shape && difference->outside == 0;
-}
-
 static void print_json_dims(struct mmul_shape shape, FILE *stream) {
     fprintf(stream, "[%lld, %lld, %lld, %lld]", (long long)shape.batch, (long long)shape.depth,
             (long long)shape.rows, (long long)shape.cols);
@@ -36,7 +32,7 @@ static void print_json(const struct sides *sides) {
     mmul_print_json_number(sides->tolerance, stdout);
     fputs(",\n  \"relative\": ", stdout);
     mmul_print_json_number(sides->relative, stdout);
-    printf(",\n  \"same\": %s", is_same(d) ? "true" : "false");
+    printf(",\n  \"same\": %s", d->same_shape && d->outside == 0 ? "true" : "false");
     if (d->same_shape) {
         printf(",\n  \"elements\": %lld,\n  \"outside\": %lld", (long long)d->count,
                (long long)d->outside);

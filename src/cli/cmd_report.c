@@ -24,21 +24,14 @@ static enum mmul_status name_page(const struct call *call, char path[static PATH
     return MMUL_OK;
 }
 
-static enum mmul_status check_path(const struct call *call, const char *path,
-                                   struct mmul_error *err) {
-    for (int i = 0; i < call->operand_count; i++)
-        if (mmul_paths_are_same(path, call->operands[i]))
-            return mmul_cli_fail(err, MMUL_ERR_CREATE,
-                                 "cannot write the page to '%s': it is one of the inputs", path);
-    return mmul_path_is_stdout(path) ? MMUL_OK : mmul_files_check_text_path(path, "the page", err);
-}
-
 static enum mmul_status make_page(const struct call *call, struct mmul_page *page,
                                   struct mmul_error *err) {
     char path[PATH_CAPACITY], *text = NULL;
     enum mmul_status status = name_page(call, path, err);
     if (status == MMUL_OK)
-        status = check_path(call, path, err);
+        status = mmul_files_check_page_path(call, path, err);
+    if (status == MMUL_OK && !mmul_path_is_stdout(path))
+        status = mmul_files_check_text_path(path, "the page", err);
     for (int i = 0; status == MMUL_OK && i < call->operand_count; i++)
         status = mmul_page_add_file(page, call->operands[i], err);
     if (status == MMUL_OK && mmul_path_is_stdout(path))

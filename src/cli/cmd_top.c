@@ -43,13 +43,6 @@ static enum mmul_status print_job(const struct mmul_job_state *job, struct mmul_
     return MMUL_OK;
 }
 
-static bool has_job(const struct mmul_jobs *jobs, const char *id) {
-    for (int i = 0; i < mmul_jobs_count(jobs); i++)
-        if (id == NULL || strcmp(mmul_jobs_get(jobs, i)->id, id) == 0)
-            return true;
-    return false;
-}
-
 static enum mmul_status print_jobs(const struct mmul_jobs *jobs, const char *id,
                                    struct mmul_error *err) {
     bool is_first = true;
@@ -70,13 +63,13 @@ static enum mmul_status show_jobs(const struct call *call, const struct mmul_job
                                   const char *id, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     char *text = NULL;
-    if (id != NULL && !has_job(jobs, id)) {
+    if (id != NULL && mmul_top_find_job(jobs, id) < 0) {
         mmul_cli_fail(err, MMUL_ERR_NO_INPUT, "you have no running job '%s' on this machine", id);
         return mmul_cli_hint(err, "mpimatmul top --once lists the running jobs");
     }
     if (values[OPT_JSON].number != 0)
         return mmul_print_owned_text(mmul_jobs_json(jobs, id, &text, err), &text, stdout);
-    if (values[OPT_ONCE].number != 0 && !has_job(jobs, NULL)) {
+    if (values[OPT_ONCE].number != 0 && mmul_jobs_count(jobs) == 0) {
         puts("you have no running job on this machine");
         return MMUL_OK;
     }

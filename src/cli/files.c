@@ -68,6 +68,15 @@ enum mmul_status mmul_files_check_text_path(const char *path, const char *what,
                          strerror(errno));
 }
 
+enum mmul_status mmul_files_check_page_path(const struct call *call, const char *path,
+                                            struct mmul_error *err) {
+    for (int i = 0; i < call->operand_count; i++)
+        if (mmul_paths_are_same(path, call->operands[i]))
+            return mmul_cli_fail(err, MMUL_ERR_CREATE,
+                                 "cannot write the page to '%s': it is one of the inputs", path);
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_files_create_inputs(const struct call *call, struct mmul_inputs **inputs,
                                           struct mmul_error *err) {
     enum mmul_status status = mmul_inputs_create(inputs, err);

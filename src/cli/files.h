@@ -21,6 +21,10 @@ enum mmul_status mmul_files_check_operands(const struct call *call, struct mmul_
 enum mmul_status mmul_files_check_text_path(const char *path, const char *what,
                                             struct mmul_error *err);
 
+// Checks that a page does not replace an operand. Fails with MMUL_ERR_CREATE.
+enum mmul_status mmul_files_check_page_path(const struct call *call, const char *path,
+                                            struct mmul_error *err);
+
 // Creates a set of inputs that follows --missing, or opens a single matrix. Fail as
 // mmul_inputs_create and mmul_matrix_open.
 enum mmul_status mmul_files_create_inputs(const struct call *call, struct mmul_inputs **inputs,

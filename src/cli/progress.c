@@ -83,18 +83,23 @@ static void draw_bar(struct progress *progress, const char bar[static WIDTH], co
     progress->is_drawn = true;
 }
 
-// Prints a line or a bar if one is due. share: completed part, from 0 to 1.
-static void show_state(struct progress *progress, double now, const char *state, double share) {
+// Prints a line, or a bar with the columns [first, end) marked.
+static void show_columns(struct progress *progress, double now, const char *state, size_t first,
+                         size_t end) {
     char bar[WIDTH];
-    if (now < progress->next_seconds)
-        return;
     progress->next_seconds = now + (progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds);
     memset(bar, '.', WIDTH);
-    memset(bar, '#', (size_t)((double)WIDTH * share));
+    memset(bar + first, '#', end - first);
     if (progress->style == PROGRESS_BAR)
         draw_bar(progress, bar, state);
     else
         fprintf(stderr, "mpimatmul: %s\n", state);
+}
+
+// Shows a state if that is due. share: completed part, from 0 to 1.
+static void show_state(struct progress *progress, double now, const char *state, double share) {
+    if (now >= progress->next_seconds)
+        show_columns(progress, now, state, 0, (size_t)((double)WIDTH * share));
 }
 
 void mmul_progress_show(void *context, const struct mmul_progress *is) {
@@ -135,17 +140,11 @@ void mmul_progress_show_turn(struct progress *progress, const struct mmul_script
 
 // Shows the current activity and its duration after a period without reports.
 static void show_activity(struct progress *progress, double now) {
-    char state[192], seconds[32], bar[WIDTH];
+    char state[192], seconds[32];
+    const size_t column = (size_t)((now - progress->begin_seconds) / tick_seconds) % WIDTH;
     mmul_progress_seconds(now - progress->begin_seconds, seconds, sizeof seconds);
     snprintf(state, sizeof state, "%s, %s so far", progress->doing, seconds);
-    progress->next_seconds = now + (progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds);
-    if (progress->style == PROGRESS_PLAIN) {
-        fprintf(stderr, "mpimatmul: %s\n", state);
-        return;
-    }
-    memset(bar, '.', WIDTH);
-    bar[(long)((now - progress->begin_seconds) / tick_seconds) % WIDTH] = '#';
-    draw_bar(progress, bar, state);
+    show_columns(progress, now, state, column, column + 1);
 }
 
 static void *run_thread(void *context) {

@@ -16,6 +16,13 @@ const char *const mmul_top_headings[TOP_COLUMNS] = {
     "rank", "host", "device", "computes", "GFLOP/s", "share", "done", "memory", "temp", "power"};
 const char mmul_top_alignment[TOP_COLUMNS + 1] = "rlllrrrrrr";
 
+int mmul_top_find_job(const struct mmul_jobs *jobs, const char *id) {
+    for (int i = 0; i < mmul_jobs_count(jobs); i++)
+        if (strcmp(mmul_jobs_get(jobs, i)->id, id) == 0)
+            return i;
+    return -1;
+}
+
 // Appends text; does nothing if `value` is unknown (NaN).
 static void append_known(double value, char *text, size_t capacity, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

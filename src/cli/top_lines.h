@@ -4,6 +4,9 @@
 
 #include "mpimatmul_local.h"
 
+// Returns the place of a job in the list; -1: none.
+int mmul_top_find_job(const struct mmul_jobs *jobs, const char *id);
+
 // Formats "multiply 45 %, 350.2 GFLOP/s, 4 s left, 12 s so far", and the silence of a job that has
 // not reported for long.
 void mmul_top_state(const struct mmul_job_state *job, char text[static 256]);

@@ -202,13 +202,6 @@ static void draw_screen(struct screen *screen) {
 
 // ------------------------------------------------------------------------------------------- keys
 
-static int find_job(const struct mmul_jobs *jobs, const char *id) {
-    for (int i = 0; i < mmul_jobs_count(jobs); i++)
-        if (strcmp(mmul_jobs_get(jobs, i)->id, id) == 0)
-            return i;
-    return -1;
-}
-
 static void select_job(struct screen *screen, int place) {
     snprintf(screen->id, sizeof screen->id, "%s", mmul_jobs_get(screen->jobs, place)->id);
     screen->has_ended = false;
@@ -220,8 +213,8 @@ static enum mmul_status refresh_jobs(struct screen *screen, struct mmul_error *e
     struct mmul_jobs *now = NULL;
     if (mmul_jobs_find(&now, err) != MMUL_OK)
         return err->status;
-    screen->has_ended = screen->id[0] != '\0' && find_job(now, screen->id) < 0;
-    if (screen->has_ended && find_job(screen->jobs, screen->id) >= 0) {
+    screen->has_ended = screen->id[0] != '\0' && mmul_top_find_job(now, screen->id) < 0;
+    if (screen->has_ended && mmul_top_find_job(screen->jobs, screen->id) >= 0) {
         mmul_jobs_destroy(now);
         return MMUL_OK;
     }
@@ -243,7 +236,7 @@ static enum mmul_status select_next_job(struct screen *screen, struct mmul_error
     }
     mmul_jobs_destroy(screen->jobs);
     screen->jobs = now;
-    select_job(screen, (find_job(now, screen->id) + 1) % mmul_jobs_count(now));
+    select_job(screen, (mmul_top_find_job(now, screen->id) + 1) % mmul_jobs_count(now));
     return MMUL_OK;
 }
 
