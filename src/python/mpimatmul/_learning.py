@@ -7,7 +7,7 @@ from . import _caller, _library as lib
 from ._begin import begun
 from ._library import Error, check, library
 from ._operations import _indices, _sizes
-from ._program import cross
+from ._program import cross, format_sizes
 from ._values import Value, apply, as_value, no_grad
 
 
@@ -140,7 +140,7 @@ def grad(y, x):
     if not leaves or not all(isinstance(v, Value) for v in (y, *leaves)):
         raise Error(64, "grad needs a value y and a value x, or nested tuples of them")
     if math.prod(y.shape) != 1:
-        raise Error(65, f"cannot differentiate a value of {' x '.join(map(str, y.shape))}: expected one element",
+        raise Error(65, f"cannot differentiate a value of {format_sizes(y.shape)}: expected one element",
                     "use sum or mean to get one element")
     gradients = _Gradients(y.current(), [v.current() for v in leaves])
     return _rebuild_tuples(x, iter([gradients.value(i) for i in range(len(leaves))]))

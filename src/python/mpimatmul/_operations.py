@@ -10,6 +10,7 @@ import numpy
 from ._begin import collective, rank, session
 from ._library import Error, PlacementWish
 from ._placements import place_as
+from ._program import format_sizes
 from ._values import Value, apply, array, as_value, evaluate, evaluate_named, generate, is_number, warn
 
 
@@ -221,7 +222,7 @@ def _format_value(value, found):
         return ""
     if found.size == 1:
         return f"{found.item():g}"
-    return f"Value({' x '.join(map(str, value.shape))}, {found.dtype})\n{found}"
+    return f"Value({format_sizes(value.shape)}, {found.dtype})\n{found}"
 
 
 def _bounds(key, shape):
@@ -234,18 +235,12 @@ def _bounds(key, shape):
     return [_bound(k, n) for k, n in zip(key + (slice(None),) * (len(shape) - len(key)), shape)]
 
 
-def _slice_indices(k, n):
-    """Returns the indices of a slice of integers."""
-    try:
-        found = k.indices(n)
-    except (TypeError, ValueError) as problem:
-        raise Error(64, f"cannot take [{k}] of a value: {problem}") from None
-    return found
-
-
 def _bound(k, n):
     if isinstance(k, slice):
-        begin, end, step = _slice_indices(k, n)
+        try:
+            begin, end, step = k.indices(n)
+        except (TypeError, ValueError) as problem:
+            raise Error(64, f"cannot take [{k}] of a value: {problem}") from None
         return begin, end, builtins.max(-n, builtins.min(n, step)), True
     if not isinstance(k, (int, numpy.integer)) or isinstance(k, bool):
         shown = "a value" if isinstance(k, Value) else "an array" if _are_indices(k) else k
@@ -507,7 +502,7 @@ def _indices(ids):
     """Checks indices for a result that has one more axis."""
     ids = as_value(ids)
     if ids.ndim > 3:
-        raise Error(64, f"ids has 4 axes ({' x '.join(map(str, ids.shape))}), expected 1 to 3: the result has one more",
+        raise Error(64, f"ids has 4 axes ({format_sizes(ids.shape)}), expected 1 to 3: the result has one more",
                     "reshape(ids, (m, n)) before the call, reshape(..., shape) after it")
     return ids
 

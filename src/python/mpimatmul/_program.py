@@ -102,6 +102,11 @@ def stack(shape):
     return (1,) * (4 - len(shape)) + tuple(shape)
 
 
+def format_sizes(sizes):
+    """Formats sizes for messages: 2 x 3."""
+    return " x ".join(map(str, sizes))
+
+
 def as_shape(sizes):
     """Returns numpy's shape as a struct of the library."""
     return lib.Shape(*stack(sizes))

@@ -11,6 +11,7 @@ from . import _caller, _library as lib
 from ._begin import collective, session
 from ._library import Error, check, library
 from ._paths import as_path
+from ._program import format_sizes
 from ._values import as_value, hold_kept, load, loads, save_all
 
 
@@ -26,16 +27,12 @@ def matched(state, own, owner):
     values = {name: as_value(state[name]) for name in own}
     for name, value in values.items():
         if value.shape != own[name].shape:
-            raise Error(65, f"'{name}' of the state is {_sizes(value)}, in the {owner} it is {_sizes(own[name])}",
-                        _SAME)
+            raise Error(65, f"'{name}' of the state is {format_sizes(value.shape)}, in the {owner} it is "
+                        f"{format_sizes(own[name].shape)}", _SAME)
     return values
 
 
 _SAME = "a state fits only the same layers with the same sizes"
-
-
-def _sizes(value):
-    return " x ".join(map(str, value.shape))
 
 
 def save_file(tensors, path):
@@ -63,7 +60,7 @@ def _read_tensor_names(inputs, path):
             if library.mmul_tensor_is_matrix(c.byref(tensor)):
                 names.append(tensor.name)
             else:
-                sizes = " x ".join(map(str, tensor.sizes[:tensor.dimensions])) or "a number"
+                sizes = format_sizes(tensor.sizes[:tensor.dimensions]) or "a number"
                 left.append(f"'{os.fsdecode(tensor.name)}' ({sizes}, {tensor.type.decode(errors='replace')})")
     finally:
         library.mmul_tensors_close(tensors)

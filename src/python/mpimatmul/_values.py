@@ -21,7 +21,7 @@ from ._begin import OPTIONS, begun, collective, session
 from ._library import Error, check, library
 from ._paths import as_path, check_type, split
 from . import _program
-from ._program import Building, Expression, Program, as_shape, known_result, stack, try_operation
+from ._program import Building, Expression, Program, as_shape, format_sizes, known_result, stack, try_operation
 
 
 _steps = 0  # steps of the optimizer that stepped last
@@ -156,7 +156,7 @@ class Value(Expression):
                         "saves it (mm.load has it again), value.numpy() is an array on root")
 
     def __repr__(self):
-        text = f"{type(self).__name__}({' x '.join(map(str, self.shape))}, {self.dtype})"
+        text = f"{type(self).__name__}({format_sizes(self.shape)}, {self.dtype})"
         if self.corner is None:
             return text
         rows, cols = self.corner.shape
@@ -186,7 +186,7 @@ class Value(Expression):
     def item(self):
         """Returns the number of a 1 x 1 value on all ranks. Collective."""
         if math.prod(self.shape) != 1:
-            raise TypeError(f"a value of {' x '.join(map(str, self.shape))} is not one number")
+            raise TypeError(f"a value of {format_sizes(self.shape)} is not one number")
         with session().together("item", "float"):
             found = evaluate(self)[0]
             number = session().broadcast(c.c_double(0 if found is None else found.item())).value
@@ -287,7 +287,7 @@ def apply(name, operands, ndim=None, **parameters):
         if len(operands) == len(values) == 2 and _are_column_and_row(*sizes):
             result.are_pairs |= name == "subtract"
             if name in _COMPARISONS:
-                warn("compares all pairs of {} and {}".format(*(" x ".join(map(str, size)) for size in sizes)))
+                warn("compares all pairs of {} and {}".format(*map(format_sizes, sizes)))
     return result
 
 

@@ -29,6 +29,7 @@ from ._operations import mean as mean_of
 from ._operations import minimum, permute, relu, rms_norm, sigmoid, silu, softmax, softplus, sqrt
 from ._operations import sum as sum_of
 from ._operations import take, tanh, where, zeros
+from ._program import format_sizes
 from ._states import matched
 from ._values import Slot, Value, apply, as_value, generate, no_grad
 
@@ -672,14 +673,14 @@ class MultiheadAttention(Module):
             if mask.ndim == 3 and mask.shape[0] == batch * heads:
                 mask = mask.reshape(batch, heads, *mask.shape[1:])
             if not _mask_fits(mask, rows, keys) or (mask.ndim == 3 and mask.shape[0] not in (1, heads)):
-                raise Error(65, f"attn_mask is {' x '.join(map(str, mask.shape))}: expected {rows} x {keys}, or "
+                raise Error(65, f"attn_mask is {format_sizes(mask.shape)}: expected {rows} x {keys}, or "
                                 f"{batch * heads} x {rows} x {keys}, which is batch * heads in front")
             mask = 1 - mask if mask.is_bool else mask
         if key_padding_mask is None:
             return mask
         padding = as_value(key_padding_mask)
         if padding.shape != (batch, keys):
-            raise Error(65, f"key_padding_mask is {' x '.join(map(str, padding.shape))}: expected {batch} x {keys}")
+            raise Error(65, f"key_padding_mask is {format_sizes(padding.shape)}: expected {batch} x {keys}")
         padding = padding.reshape(batch, 1, 1, keys)
         return _combine_masks(mask, 1 - padding if padding.is_bool else padding)
 
@@ -740,12 +741,6 @@ class MultiHeadAttention(MultiheadAttention):
         return super().forward(query, key, value, need_weights=False, attn_mask=attn_mask, is_causal=is_causal)[0]
 
 
-def _scale_for_squares(parameters):
-    """Returns 1, or a power of two that keeps squares of gradients from overflow and underflow."""
-    sizes = [largest_of(sizes_of(p.grad)) for p in parameters]
-    return apply("scale_for_squares", [concat(sizes, axis=-1)])
-
-
 def clip_grad_norm_(parameters, max_norm):
     """Scales the gradients down if their total norm exceeds max_norm. parameters: several, or one.
     Returns the norm, 1 x 1; 0 without gradients."""
@@ -754,7 +749,8 @@ def clip_grad_norm_(parameters, max_norm):
     if not parameters:
         return zeros((1, 1))
     with no_grad():
-        scale = _scale_for_squares(parameters)
+        # 1, or a power of two that keeps squares of gradients from overflow and underflow.
+        scale = apply("scale_for_squares", [concat([largest_of(sizes_of(p.grad)) for p in parameters], axis=-1)])
         squares = (sum_of((p.grad * scale) * (p.grad * scale)) for p in parameters)
         root = sqrt(sum(squares, 0))
         # The norm itself may overflow float32.

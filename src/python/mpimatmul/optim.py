@@ -31,16 +31,11 @@ __getattr__ = _names.missing_from(__name__, __all__)
 sys.modules[__name__ + ".lr_scheduler"] = lr_scheduler
 
 
-def _check_not_negative(name, number):
-    if not number >= 0:
-        raise ArgumentError(64, f"{name} of {number}: expected 0 or more")
-
-
 def _check_options(options):
     """Refuses the values that torch refuses."""
     for name, number in options.items():
-        if name in ("lr", "eps", "weight_decay", "momentum"):
-            _check_not_negative(name, number)
+        if name in ("lr", "eps", "weight_decay", "momentum") and not number >= 0:
+            raise ArgumentError(64, f"{name} of {number}: expected 0 or more")
     for i, beta in enumerate(options.get("betas", ())):
         if not 0 <= beta < 1:
             raise ArgumentError(64, f"betas[{i}] of {beta}: expected 0 to below 1")
