@@ -68,7 +68,10 @@ static enum mmul_status warn_skipped_tensors(const struct call *call,
         fprintf(stream, "%s'%s' (", left > 1 ? ", " : "", tensor.name);
         for (int d = 0; d < tensor.dimensions; d++)
             fprintf(stream, "%s%lld", d > 0 ? " x " : "", (long long)tensor.sizes[d]);
-        fprintf(stream, "%s, %s)", tensor.dimensions == 0 ? "a number" : "", tensor.type);
+        if (tensor.dimensions == 0 && tensor.is_readable)
+            fputs("a number", stream);
+        fprintf(stream, "%s%s)", tensor.dimensions == 0 && !tensor.is_readable ? "" : ", ",
+                tensor.type);
     }
     if (left > NAMED)
         fprintf(stream, " and %lld more", (long long)(left - NAMED));

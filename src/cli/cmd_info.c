@@ -101,7 +101,7 @@ static void print_tensor(const struct mmul_tensor *tensor, FILE *stream) {
     for (int d = 0; d < tensor->dimensions; d++)
         fprintf(stream, d > 0 ? " x %lld" : "%lld", (long long)tensor->sizes[d]);
     if (tensor->dimensions == 0)
-        fputs("a number", stream);
+        fputs(tensor->is_readable ? "a number" : "unknown", stream);
     fprintf(stream, "\t%s%s\t%lld\t%s\n", type != NULL ? mmul_make_printable(type) : "",
             tensor->is_readable ? "" : " (not read)", (long long)tensor->bytes,
             name != NULL ? mmul_make_printable(name) : "");

@@ -129,7 +129,9 @@ void mmul_print_json_string(const char *text, FILE *stream) {
         else if (*at < 0x20 || *at == 0x7F)
             fprintf(stream, "\\u%04x", *at);
         else if (*at == 0xC2 && at[1] < 0xA0)
-            fprintf(stream, "\\u%04x", at[1]); // a control character encoded as two bytes
+            fprintf(stream, "\\u%04x", at[1]);          // a control character encoded as two bytes
+        else if (*at == 0xE2 && (at[1] & 0xFE) == 0x80) // U+2000 to U+207F: directions among them
+            fprintf(stream, "\\u%04x", 0x2000 + ((at[1] & 0x3F) << 6) + (at[2] & 0x3F));
         else if (*at == '"' || *at == '\\')
             fprintf(stream, "\\%c", *at);
         else

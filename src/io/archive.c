@@ -146,18 +146,27 @@ int64_t mmul_archive_find(struct mmul_archive *archive, const char *name) {
     return zip_name_locate(archive->zip, name, 0);
 }
 
-bool mmul_archive_is_lzma(struct mmul_archive *archive, int64_t member) {
+bool mmul_archive_refuses(struct mmul_archive *archive, int64_t member,
+                          char method[static MMUL_ARCHIVE_METHOD_BYTES]) {
     zip_stat_t found;
-    return zip_stat_index(archive->zip, (zip_uint64_t)member, 0, &found) == 0 &&
-           (found.valid & ZIP_STAT_COMP_METHOD) != 0 && found.comp_method == ZIP_CM_LZMA;
+    if (zip_stat_index(archive->zip, (zip_uint64_t)member, 0, &found) != 0 ||
+        (found.valid & ZIP_STAT_COMP_METHOD) == 0)
+        return false;
+    const bool is_lzma = found.comp_method == ZIP_CM_LZMA;
+    if (is_lzma)
+        snprintf(method, MMUL_ARCHIVE_METHOD_BYTES, "LZMA");
+    else
+        snprintf(method, MMUL_ARCHIVE_METHOD_BYTES, "zip method %d", found.comp_method);
+    return is_lzma || zip_compression_method_supported(found.comp_method, 0) == 0;
 }
 
 enum mmul_status mmul_archive_open_member(struct mmul_archive *archive, int64_t member,
                                           const char *name, struct mmul_archive_stream **stream,
                                           struct mmul_error *err) {
     struct mmul_archive_stream *made = NULL;
-    if (mmul_archive_is_lzma(archive, member)) {
-        mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': it is compressed with LZMA", name);
+    char method[MMUL_ARCHIVE_METHOD_BYTES];
+    if (mmul_archive_refuses(archive, member, method)) {
+        mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': it is compressed with %s", name, method);
         mmul_hint(err, "unpack the archive and pack it again: zip -r");
         return err->status;
     }

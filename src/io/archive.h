@@ -24,9 +24,11 @@ const char *mmul_archive_member_name(struct mmul_archive *archive, int64_t membe
 // Returns the first member of that name, -1 if there is none.
 int64_t mmul_archive_find(struct mmul_archive *archive, const char *name);
 
-// Returns true if the member is compressed with LZMA. Versions of libzip differ in their support
-// for it, so it is never read.
-bool mmul_archive_is_lzma(struct mmul_archive *archive, int64_t member);
+// Returns true if the member's compression is not read, and writes its name: "LZMA" or "zip method
+// N". Versions of libzip differ in their support for LZMA, so it is never read.
+enum { MMUL_ARCHIVE_METHOD_BYTES = 24 };
+bool mmul_archive_refuses(struct mmul_archive *archive, int64_t member,
+                          char method[static MMUL_ARCHIVE_METHOD_BYTES]);
 
 // Returns true if the member begins with these bytes, at most 16.
 bool mmul_archive_member_begins_with(struct mmul_archive *archive, int64_t member,

@@ -22,6 +22,10 @@ static bool is_valid_first_number(int32_t first) {
     return (first >= 2 && first <= 4) || (first >= TAG_BFLOAT16 && first <= TAG_FLOAT32);
 }
 
+bool mmul_is_bin(const unsigned char *bytes, size_t count) {
+    return count >= 4 && is_valid_first_number(read_int32(bytes, 0));
+}
+
 static enum mmul_status fail_first_number(int32_t first, const char *name, struct mmul_error *err) {
     if (is_valid_first_number((int32_t)__builtin_bswap32((uint32_t)first))) {
         return mmul_fail(err, MMUL_ERR_DATA,

@@ -14,6 +14,9 @@ struct mmul_bin_header {
     int64_t header_bytes; // 12, 16 or 20: data starts here
 };
 
+// Returns true if the first number is one of a .bin file.
+bool mmul_is_bin(const unsigned char *bytes, size_t count);
+
 // Reads a header from the first `count` bytes of file `name`: 20 bytes, or the whole file if it is
 // shorter. Sizes of 0 are accepted for rows and cols if `empty_allowed` (shards). Fails with
 // MMUL_ERR_DATA.

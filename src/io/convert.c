@@ -127,6 +127,9 @@ static enum mmul_status create_outputs(struct outputs *outputs, const struct mmu
         if (mmul_tensor_is_matrix(&tensor))
             status = create_output(outputs, tensors, t, err);
     }
+    // The first tensor of a type that is not read tells the reason.
+    for (int64_t t = 0; status == MMUL_OK && outputs->first == NULL && t < tensors->count; t++)
+        status = mmul_tensor_check_type(&tensors->all[t], tensors->file->path, err);
     if (status == MMUL_OK && outputs->first == NULL)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' holds no tensor that can be converted",
                          tensors->file->path);

@@ -4,7 +4,9 @@
 // Parsing a number is number_reader.c's part.
 #include "io/csv.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -36,10 +38,6 @@ struct csv {
 
 // ------------------------------------------------------------------------------------------- lines
 
-// Some programs write the byte order mark of UTF-8 at the beginning.
-static const char byte_order_mark[] = "\xEF\xBB\xBF";
-enum { MARK_BYTES = sizeof byte_order_mark - 1 };
-
 // Returns the separator of a line's cells: outside quotes, tab before semicolon before comma, else
 // blank.
 static char find_separator(const char *at, const char *end) {
@@ -55,6 +53,29 @@ static char find_separator(const char *at, const char *end) {
         if (found[s])
             return separators[s];
     return ' ';
+}
+
+// Spreadsheets may write a first line "sep=;", which names the separator. Returns the begin of the
+// next line and sets *separator. Returns `at` if the first line is any other.
+static const char *skip_separator_line(const char *at, const char *end, char *separator) {
+    static const char word[] = "sep=", no_separators[] = "+-.\"#\r\n";
+    const bool is_quoted = at < end && *at == '"';
+    const char *p = at + is_quoted;
+    const size_t length = sizeof word - 1;
+    if ((size_t)(end - p) <= length || strncasecmp(p, word, length) != 0)
+        return at;
+    const char named = p[length];
+    p += length + 1;
+    if (is_quoted && p < end && *p == '"')
+        p++;
+    if (p < end && *p == '\r')
+        p++;
+    const bool is_separator = (named == '\t' || (named >= ' ' && named < 0x7F)) &&
+                              strchr(no_separators, named) == NULL && !isalnum(named);
+    if (!is_separator || p == end || *p != '\n')
+        return at;
+    *separator = named;
+    return p + 1;
 }
 
 // Returns true for blanks that may surround a number, unless they separate cells.
@@ -81,12 +102,12 @@ static bool is_missing(const char *begin, const char *end) {
     return false;
 }
 
-// Returns true for "1,5" if the comma is not the separator.
-static bool has_decimal_comma(const struct csv *csv, const char *text) {
+// Returns true for "1,5". With the comma as separator such a cell stands in quotes.
+static bool has_decimal_comma(const char *text) {
     char changed[SHOWN_MAX + 1];
     double ignored;
     mmul_text_copy(changed, sizeof changed, text);
-    char *comma = csv->separator != ',' ? strchr(changed, ',') : NULL;
+    char *comma = strchr(changed, ',');
     if (comma == NULL)
         return false;
     *comma = '.';
@@ -104,7 +125,10 @@ static enum mmul_status fail_cell(const struct csv *csv, int64_t column, const c
                   (long long)csv->reader.line, csv->reader.name, (long long)column, text);
     if (is_missing(text, text + strlen(text)))
         hint = "--missing nan reads empty cells, NA and N/A as NaN";
-    else if (has_decimal_comma(csv, text))
+    else if (has_decimal_comma(text) && csv->separator == ',')
+        hint = "numbers have a decimal comma there, expected a point: "
+               "sed -E 's/\"([^\",]*),([^\",]*)\"/\\1.\\2/g'";
+    else if (has_decimal_comma(text))
         hint = "numbers have a decimal comma there, expected a point: tr , .";
     if (hint != NULL)
         mmul_hint(err, "%s", hint);
@@ -150,7 +174,7 @@ static enum mmul_status check_first_line_cell(struct csv *csv, int64_t column, b
     // Name the column that does not fit: for a number among headings, the first heading.
     return fail_cell(csv, is_number ? 1 : column, is_number ? csv->shown : shown,
                      "a first line is a header if each cell begins with a letter or is text in "
-                     "quotes",
+                     "quotes; any other: tail -n +2",
                      err);
 }
 
@@ -169,6 +193,27 @@ static enum mmul_status fail_carriage_returns(const struct csv *csv, struct mmul
               csv->reader.name);
     mmul_hint(err, "convert them to line feeds: tr '\\r' '\\n'");
     return err->status;
+}
+
+static enum mmul_status fail_control(const struct csv *csv, int64_t column, unsigned char byte,
+                                     struct mmul_error *err) {
+    mmul_fail(err, MMUL_ERR_DATA,
+              "line %lld of '%s': column %lld has the control byte 0x%02X, expected a number",
+              (long long)csv->reader.line, csv->reader.name, (long long)column, byte);
+    mmul_hint(err, "%s", MMUL_HINT_CONTROL);
+    return err->status;
+}
+
+// Refuses text in a line behind the first one. Names of columns take one line, and rows have none.
+static enum mmul_status fail_text(const struct csv *csv, int64_t column, const char *shown,
+                                  bool is_heading, struct mmul_error *err) {
+    char hint[96] = "";
+    const long long line = csv->reader.line;
+    if (is_heading && csv->first == IS_HEADER && column == 1)
+        snprintf(hint, sizeof hint,
+                 "names take one line and no column: tail -n +%lld, or cut -d '%s' -f 2-", line,
+                 csv->separator == '\t' ? "<tab>" : (char[]){csv->separator, '\0'});
+    return fail_cell(csv, column, shown, hint[0] != '\0' ? hint : NULL, err);
 }
 
 static enum mmul_status read_cell(struct csv *csv, int64_t column, const char *begin,
@@ -195,11 +240,14 @@ static enum mmul_status read_cell(struct csv *csv, int64_t column, const char *b
         is_number = true;
     }
     const bool is_header_cell = !is_number && is_heading(begin, end, is_quoted);
+    const char *control = !is_number && !is_header_cell ? mmul_find_control(begin, end) : NULL;
+    if (control != NULL)
+        return fail_control(csv, column, (unsigned char)*control, err);
     if (csv->cols == 0 &&
         check_first_line_cell(csv, column, is_number, is_header_cell, shown, err) != MMUL_OK)
         return err->status;
     if (!is_number)
-        return csv->cols == 0 ? MMUL_OK : fail_cell(csv, column, shown, NULL, err);
+        return csv->cols == 0 ? MMUL_OK : fail_text(csv, column, shown, is_header_cell, err);
     enum mmul_status status = append_missing(csv, err);
     return status == MMUL_OK ? mmul_decoded_append(csv->to, &value, sizeof value, err) : status;
 }
@@ -281,10 +329,14 @@ static bool is_comment(struct csv *csv, enum mmul_status *status, struct mmul_er
 
 static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
     struct mmul_number_reader *reader = &csv->reader;
-    enum mmul_status status = mmul_number_reader_fill(reader, err);
-    if (status == MMUL_OK && reader->end - reader->at >= MARK_BYTES &&
-        memcmp(reader->at, byte_order_mark, MARK_BYTES) == 0)
-        reader->at += MARK_BYTES;
+    char named = '\0';
+    enum mmul_status status = mmul_number_reader_skip_mark(reader, err);
+    if (status == MMUL_OK)
+        reader->at = skip_separator_line(reader->at, reader->end, &named);
+    if (named != '\0') {
+        set_separator(csv, named);
+        reader->line++;
+    }
     while (status == MMUL_OK) {
         const bool has_more = skip_blanks(csv, &status, err);
         if (status != MMUL_OK || (!has_more && reader->at == reader->end))
@@ -299,7 +351,7 @@ static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
         // find_separator needs the whole first line in the buffer, as far as it fits.
         if (csv->cols == 0 && reader->at > reader->buffer)
             status = mmul_number_reader_fill(reader, err);
-        if (status == MMUL_OK && csv->cols == 0)
+        if (status == MMUL_OK && csv->cols == 0 && named == '\0')
             set_separator(csv, find_separator(reader->at, reader->end));
         if (status == MMUL_OK)
             status = read_line(csv, err);
@@ -356,10 +408,13 @@ static bool begins_with_number(const char *at, const char *end, char separator) 
 
 static char probe_separator(const unsigned char *start, size_t count) {
     const char *at = (const char *)start, *end = at + count;
-    if (!mmul_is_text(start, count))
+    char named = '\0';
+    if (!mmul_is_mostly_text(start, count))
         return '\0';
-    if (count >= MARK_BYTES && memcmp(at, byte_order_mark, MARK_BYTES) == 0)
-        at += MARK_BYTES;
+    at += mmul_mark_bytes(start, count);
+    at = skip_separator_line(at, end, &named);
+    if (named != '\0')
+        return named;
     for (int lines = 0; lines < 2 && at < end;) {
         const char *next = memchr(at, '\n', (size_t)(end - at));
         while (at < end && (*at == ' ' || *at == '\r'))

@@ -68,25 +68,71 @@ bool mmul_is_text(const unsigned char *start, size_t count) {
     return count > 0;
 }
 
-bool mmul_is_utf16(const unsigned char *start, size_t count) {
+size_t mmul_mark_bytes(const unsigned char *start, size_t count) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    enum { MARK = sizeof mark - 1 };
+    return count >= MARK && memcmp(start, mark, MARK) == 0 ? MARK : 0;
+}
+
+bool mmul_is_mostly_text(const unsigned char *start, size_t count) {
+    enum { BYTES_EACH = 16 }; // random bytes have one in 7
+    size_t controls = 0;
+    while (count > 0 && start[count - 1] == 0) // a file that was extended, but not written
+        count--;
+    for (size_t i = 0; i < count; i++)
+        controls += !mmul_is_text(start + i, 1);
+    return count > 0 && mmul_is_text(start, 1) && controls <= count / BYTES_EACH + 1;
+}
+
+// Returns true if the file begins with ASCII text of which character c is at byte `at` of 4.
+static bool is_utf32_at(const unsigned char *start, size_t count, size_t at) {
+    enum { EACH = 4, LEAST = 2 * EACH };
+    for (size_t i = 0; i + EACH <= count; i += EACH)
+        for (size_t b = 0; b < EACH; b++)
+            if (b == at ? !mmul_is_text(start + i + b, 1) : start[i + b] != 0)
+                return false;
+    return count >= LEAST;
+}
+
+bool mmul_is_utf32(const unsigned char *start, size_t count) {
+    static const unsigned char mark[] = {0xFF, 0xFE, 0, 0};
+    return (count >= sizeof mark && memcmp(start, mark, sizeof mark) == 0) ||
+           is_utf32_at(start, count, 0);
+}
+
+bool mmul_is_utf32_big(const unsigned char *start, size_t count) {
+    static const unsigned char mark[] = {0, 0, 0xFE, 0xFF};
+    return (count >= sizeof mark && memcmp(start, mark, sizeof mark) == 0) ||
+           is_utf32_at(start, count, 3);
+}
+
+static bool is_utf16(const unsigned char *start, size_t count, bool is_big) {
     enum { LEAST = 8 };
     if (count < LEAST)
         return false;
     // A .bin of float16 begins with FE FF FF FF.
-    if ((start[0] == 0xFF && start[1] == 0xFE) ||
-        (start[0] == 0xFE && start[1] == 0xFF && start[2] != 0xFF))
+    if (is_big ? start[0] == 0xFE && start[1] == 0xFF && start[2] != 0xFF
+               : start[0] == 0xFF && start[1] == 0xFE)
         return true;
-    const bool is_big = start[0] == 0;
     for (size_t i = 0; i + 1 < count; i += 2)
         if (start[i + !is_big] != 0 || !mmul_is_text(start + i + is_big, 1))
             return false;
     return true;
 }
 
+bool mmul_is_utf16(const unsigned char *start, size_t count) {
+    return is_utf16(start, count, false);
+}
+
+bool mmul_is_utf16_big(const unsigned char *start, size_t count) {
+    return is_utf16(start, count, true);
+}
+
 bool mmul_is_mtx(const unsigned char *start, size_t count) {
     static const char banner[] = "%%MatrixMarket";
-    return count >= sizeof banner - 1 &&
-           strncasecmp((const char *)start, banner, sizeof banner - 1) == 0;
+    const size_t mark = mmul_mark_bytes(start, count);
+    return count - mark >= sizeof banner - 1 &&
+           strncasecmp((const char *)start + mark, banner, sizeof banner - 1) == 0;
 }
 
 bool mmul_is_json(const unsigned char *start, size_t count) {

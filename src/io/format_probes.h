@@ -19,10 +19,20 @@ bool mmul_is_safetensors(const unsigned char *start, size_t count);
 // Only printable characters (ASCII, UTF-8 in form) and white space.
 bool mmul_is_text(const unsigned char *start, size_t count);
 
-// Text in UTF-16: with a byte order mark, or ASCII throughout.
-bool mmul_is_utf16(const unsigned char *start, size_t count);
+// Text that begins with a printable character, and has few control bytes.
+bool mmul_is_mostly_text(const unsigned char *start, size_t count);
 
-// "%%MatrixMarket" in any case.
+// Text in UTF-16 or UTF-32, little-endian and big-endian: with a byte order mark, or ASCII
+// throughout. A byte order mark of UTF-32 is also one of UTF-16.
+bool mmul_is_utf16(const unsigned char *start, size_t count);
+bool mmul_is_utf16_big(const unsigned char *start, size_t count);
+bool mmul_is_utf32(const unsigned char *start, size_t count);
+bool mmul_is_utf32_big(const unsigned char *start, size_t count);
+
+// Returns the length of a byte order mark of UTF-8 at the beginning, 0 without one.
+size_t mmul_mark_bytes(const unsigned char *start, size_t count);
+
+// "%%MatrixMarket" in any case, also behind a byte order mark of UTF-8.
 bool mmul_is_mtx(const unsigned char *start, size_t count);
 
 // Text that begins with a brace or a bracket.

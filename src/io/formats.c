@@ -316,9 +316,18 @@ static const struct mmul_format_row rows[] = {
     {.called = "a Python pickle",
      .probe = mmul_is_pickle,
      .hint = "load it where you trust it and write the array with numpy.save(<npy>, ...)"},
+    {.called = "text in UTF-32",
+     .probe = mmul_is_utf32,
+     .hint = "make UTF-8 of it first: iconv -f UTF-32 -t UTF-8 <in> -o <csv>"},
+    {.called = "text in UTF-32",
+     .probe = mmul_is_utf32_big,
+     .hint = "make UTF-8 of it first: iconv -f UTF-32BE -t UTF-8 <in> -o <csv>"},
     {.called = "text in UTF-16",
      .probe = mmul_is_utf16,
      .hint = "make UTF-8 of it first: iconv -f UTF-16 -t UTF-8 <in> -o <csv>"},
+    {.called = "text in UTF-16",
+     .probe = mmul_is_utf16_big,
+     .hint = "make UTF-8 of it first: iconv -f UTF-16BE -t UTF-8 <in> -o <csv>"},
     {.called = "a file of JSON lines",
      .probe = mmul_is_json_lines,
      .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.array([json.loads(line) for "
@@ -372,8 +381,9 @@ static bool matches_row(const struct mmul_format_row *row, const unsigned char *
 }
 
 // Returns the row with the reader that gives the better error. A text file with a malformed first
-// line goes to the reader of its ending, which can say what is wrong with the line. A .mtx file
-// that would pass as .csv goes to the reader of .mtx: its numbers are no rows.
+// line, or with control bytes, goes to the reader of its ending, which can say what is wrong with
+// the line. A .mtx file that would pass as .csv goes to the reader of .mtx: its numbers are not
+// rows.
 static const struct mmul_format_row *choose_text_row(const char *path,
                                                      const struct mmul_format_row *found) {
     const size_t length = strlen(path);
@@ -381,7 +391,7 @@ static const struct mmul_format_row *choose_text_row(const char *path,
         const size_t ending = rows[r].is_text ? strlen(rows[r].ending) : 0;
         if (ending > 0 && length > ending &&
             strncasecmp(path + length - ending, rows[r].ending, ending) == 0 &&
-            (found->probe == mmul_is_text || rows[r].format == MMUL_FORMAT_MTX))
+            (!found->is_text || rows[r].format == MMUL_FORMAT_MTX))
             return &rows[r];
     }
     return found;
@@ -392,7 +402,8 @@ const struct mmul_format_row *mmul_format_detect(int fd, const char *path,
     const struct mmul_format_row *row = rows;
     while (row < rows + ROW_COUNT - 1 && !matches_row(row, start, count))
         row++;
-    if (row->is_text || row->probe == mmul_is_text)
+    const bool is_unknown = row->load == load_bin && count > 0 && !mmul_is_bin(start, count);
+    if (row->is_text || row->probe == mmul_is_text || is_unknown)
         return choose_text_row(path, row);
     const enum mmul_format format =
         row->content != NULL ? row->content(fd, start, count) : MMUL_FORMAT_BY_ENDING;

@@ -38,6 +38,14 @@ static enum mmul_status fail_line(const struct mtx *mtx, const char *what, const
     if (begin == end)
         return mmul_fail(err, MMUL_ERR_DATA, "line %" PRId64 " of '%s': expected %s",
                          mtx->reader.line, mtx->reader.name, what);
+    const char *control = mmul_find_control(begin, end);
+    if (control != NULL) {
+        mmul_fail(err, MMUL_ERR_DATA,
+                  "line %" PRId64 " of '%s': expected %s, found the control byte 0x%02X",
+                  mtx->reader.line, mtx->reader.name, what, (unsigned char)*control);
+        mmul_hint(err, "%s", MMUL_HINT_CONTROL);
+        return err->status;
+    }
     const int length = end - begin < SHOWN_MAX ? (int)(end - begin) : SHOWN_MAX;
     return mmul_fail(err, MMUL_ERR_DATA, "line %" PRId64 " of '%s': expected %s, found '%.*s'",
                      mtx->reader.line, mtx->reader.name, what, length, begin);
@@ -129,7 +137,9 @@ static enum mmul_status read_header(struct mtx *mtx, struct mmul_error *err) {
         *const fields[] = {"real", "integer", "pattern", "unsigned-integer", NULL},
         *const symmetries[] = {"general", "symmetric", "skew-symmetric", "hermitian", NULL};
     int banner, object, format, field, symmetry;
-    enum mmul_status status = read_choice(mtx, banners, "%%MatrixMarket", &banner, err);
+    enum mmul_status status = mmul_number_reader_skip_mark(&mtx->reader, err);
+    if (status == MMUL_OK)
+        status = read_choice(mtx, banners, "%%MatrixMarket", &banner, err);
     if (status == MMUL_OK)
         status = read_choice(mtx, objects, "matrix", &object, err);
     if (status == MMUL_OK)
@@ -230,6 +240,13 @@ static enum mmul_status check_position(const struct mtx *mtx, const struct entry
                      mtx->reader.line, mtx->reader.name, e->row + 1, e->col + 1);
 }
 
+static bool has_digits_only(const char *begin, const char *end) {
+    const char *first = begin + (begin < end && (*begin == '-' || *begin == '+')), *p = first;
+    while (p < end && *p >= '0' && *p <= '9')
+        p++;
+    return p == end && p > first;
+}
+
 static enum mmul_status read_value(struct mtx *mtx, struct entry *e, struct mmul_error *err) {
     const char *begin, *end;
     enum mmul_status status = read_word(mtx, &begin, &end, err);
@@ -237,7 +254,9 @@ static enum mmul_status read_value(struct mtx *mtx, struct entry *e, struct mmul
         status = fail_line(mtx, "a number", begin, end, err);
     if (status == MMUL_OK && mtx->field == INTEGER &&
         !mmul_whole_number_parse(begin, end, &e->whole))
-        status = fail_line(mtx, "a whole number", begin, end, err);
+        status =
+            fail_line(mtx, has_digits_only(begin, end) ? "a number within int64" : "a whole number",
+                      begin, end, err);
     return status;
 }
 

@@ -36,6 +36,7 @@ static void describe_member(struct mmul_archive *archive, unsigned char *buffer,
                             struct mmul_tensor_entry *entry) {
     struct mmul_error ignored;
     struct mmul_archive_stream *stream = NULL;
+    char method[MMUL_ARCHIVE_METHOD_BYTES];
     size_t length = 0;
     if (mmul_archive_open_member(archive, entry->member, "", &stream, &ignored) == MMUL_OK)
         length = read_header(stream, buffer);
@@ -43,10 +44,11 @@ static void describe_member(struct mmul_archive *archive, unsigned char *buffer,
     if (length > 0 && length <= (size_t)entry->bytes &&
         mmul_npy_describe(buffer, length, "", entry, &ignored) == MMUL_OK)
         entry->bytes -= (int64_t)length;
-    else
+    else if (mmul_archive_refuses(archive, entry->member, method))
         mmul_text_copy(entry->type, sizeof entry->type,
-                       mmul_archive_is_lzma(archive, entry->member) ? "LZMA-compressed"
-                                                                    : "no valid .npy");
+                       strcmp(method, "LZMA") == 0 ? "LZMA-compressed" : method);
+    else
+        mmul_text_copy(entry->type, sizeof entry->type, "no valid .npy");
 }
 
 // Returns true if the member is a .npy file by its name or, as in numpy, by its content. *stem is
@@ -179,10 +181,11 @@ static enum mmul_status read_through(struct mmul_archive *archive, const char *f
 
 enum mmul_status mmul_npz_verify_checksums(const struct mmul_tensors *tensors,
                                            struct mmul_error *err) {
+    char method[MMUL_ARCHIVE_METHOD_BYTES];
     enum mmul_status status = MMUL_OK;
     for (int64_t i = 0; status == MMUL_OK && i < tensors->count; i++) {
         const struct mmul_tensor_entry *entry = &tensors->all[i];
-        if (!entry->is_readable && !mmul_archive_is_lzma(tensors->archive, entry->member))
+        if (!entry->is_readable && !mmul_archive_refuses(tensors->archive, entry->member, method))
             status = read_through(tensors->archive, tensors->file->path, entry, err);
     }
     return status;

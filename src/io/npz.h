@@ -11,8 +11,9 @@
 bool mmul_npz_has_arrays(struct mmul_archive *archive);
 
 // Lists the members of the open file `fd`, borrowed and called `name`, that are .npy files. A
-// member with an invalid header, or compressed with LZMA, is listed as not readable. Fails with
-// MMUL_ERR_DATA (invalid archive, or two members of one name) and MMUL_ERR_SYSTEM.
+// member with an invalid header, or compressed in a way that is not read, is listed as not
+// readable. Fails with MMUL_ERR_DATA (invalid archive, or two members of one name) and
+// MMUL_ERR_SYSTEM.
 enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
                                struct mmul_tensors **tensors, struct mmul_error *err);
 

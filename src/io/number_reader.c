@@ -7,15 +7,17 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "io/format_probes.h"
 #include "io/transfer.h"
 
-enum { BUFFER_BYTES = 1 << 20, NUMBER_MAX = 1024 };
+enum { BUFFER_BYTES = 1 << 20 };
 
 // ----------------------------------------------------------------------------------------- reading
 
@@ -49,6 +51,15 @@ enum mmul_status mmul_number_reader_fill(struct mmul_number_reader *reader,
     return errnum == 0
                ? MMUL_OK
                : mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", reader->name);
+}
+
+enum mmul_status mmul_number_reader_skip_mark(struct mmul_number_reader *reader,
+                                              struct mmul_error *err) {
+    enum mmul_status status = mmul_number_reader_fill(reader, err);
+    if (status == MMUL_OK)
+        reader->at +=
+            mmul_mark_bytes((const unsigned char *)reader->at, (size_t)(reader->end - reader->at));
+    return status;
 }
 
 bool mmul_number_reader_has_byte(struct mmul_number_reader *reader, enum mmul_status *status,
@@ -144,7 +155,7 @@ static bool is_exponent(char c) {
 }
 
 static bool scan_decimal(const char *begin, const char *end, struct decimal *d) {
-    enum { EXPONENT_MOST = 100000 };
+    enum { EXPONENT_MOST = 100000000 }; // beyond the digits of any cell
     const char *p = add_digits(d, begin, end, false);
     int64_t digits = p - begin, exponent = 0;
     if (p < end && *p == '.') {
@@ -166,17 +177,36 @@ static bool scan_decimal(const char *begin, const char *end, struct decimal *d) 
     return p == end;
 }
 
-static bool parse_with_strtod(const char *begin, const char *end, double *value) {
-    char text[NUMBER_MAX];
-    if (end - begin >= NUMBER_MAX)
-        return false;
-    for (const char *p = begin; p < end; p++)
-        text[p - begin] = is_exponent(*p) ? 'e' : *p;
-    text[end - begin] = '\0';
+// Converts the number as digits without a point, and an exponent. The midpoint of two doubles has
+// at most 767 significant digits, so a single 1 can stand for all later digits unless they are 0.
+static double parse_with_strtod(const struct decimal *d, const char *begin, const char *end) {
+    enum { MOST = 800, EXPONENT_BYTES = 32 };
+    char text[MOST + 1 + EXPONENT_BYTES];
+    int count = 0;
+    bool has_rest = false;
+    for (const char *p = begin; p < end && !is_exponent(*p); p++) {
+        if (*p == '.' || (*p == '0' && count == 0))
+            continue;
+        if (count < MOST)
+            text[count++] = *p;
+        else
+            has_rest |= *p != '0';
+    }
+    if (has_rest)
+        text[count++] = '1';
+    // digits x 10^exponent, of which `d` has the first digits.
+    snprintf(text + count, EXPONENT_BYTES, "e%lld", (long long)(d->exponent + d->kept - count));
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    *value = strtod_l(text, NULL, plain);
+    const double value = strtod_l(text, NULL, plain);
     freelocale(plain);
-    return true;
+    return value;
+}
+
+const char *mmul_find_control(const char *begin, const char *end) {
+    while (begin < end && ((unsigned char)*begin >= 0x20 || *begin == '\t' || *begin == '\r') &&
+           *begin != 0x7F)
+        begin++;
+    return begin < end ? begin : NULL;
 }
 
 bool mmul_number_parse(const char *begin, const char *end, double *value) {
@@ -203,8 +233,8 @@ bool mmul_number_parse(const char *begin, const char *end, double *value) {
                d.exponent <= POWER_MOST) {
         found = d.exponent < 0 ? (double)d.digits / powers[-d.exponent]
                                : (double)d.digits * powers[d.exponent];
-    } else if (!parse_with_strtod(first, end, &found)) {
-        return false;
+    } else {
+        found = parse_with_strtod(&d, first, end);
     }
     *value = is_negative ? -found : found;
     return true;

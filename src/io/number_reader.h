@@ -25,6 +25,11 @@ void mmul_number_reader_fini(struct mmul_number_reader *reader);
 // and with MMUL_ERR_DATA if unused bytes fill the buffer (1 MiB).
 enum mmul_status mmul_number_reader_fill(struct mmul_number_reader *reader, struct mmul_error *err);
 
+// Reads the first bytes of a text and skips a byte order mark of UTF-8. Fails as
+// mmul_number_reader_fill does.
+enum mmul_status mmul_number_reader_skip_mark(struct mmul_number_reader *reader,
+                                              struct mmul_error *err);
+
 // Returns true if there is a byte at `at`, and reads on to find out. False with *status MMUL_OK:
 // end of the file.
 bool mmul_number_reader_has_byte(struct mmul_number_reader *reader, enum mmul_status *status,
@@ -42,9 +47,15 @@ enum mmul_status mmul_number_reader_skip_line(struct mmul_number_reader *reader,
                                               struct mmul_error *err);
 
 // Parses all of [begin, end) as a decimal number, nan, inf or infinity (any case, optional sign).
-// The value is rounded to the nearest double in any locale. 'd' may stand for 'e'. Beyond float64
-// it is infinite, or 0. Returns false if it is no number.
+// The value is rounded to the nearest double in any locale, with any number of digits. 'd' may
+// stand for 'e'. Beyond float64 it is infinite, or 0. Returns false if it is no number.
 bool mmul_number_parse(const char *begin, const char *end, double *value);
 
 // Parses a whole number without exponent. Returns false if it is none, or beyond int64.
 bool mmul_whole_number_parse(const char *begin, const char *end, int64_t *value);
+
+// Returns the first control character, NUL among them, but neither tab nor carriage return. NULL:
+// there is none.
+const char *mmul_find_control(const char *begin, const char *end);
+
+#define MMUL_HINT_CONTROL "delete control bytes: tr -d '\\000-\\010\\013\\014\\016-\\037\\177'"

@@ -150,6 +150,7 @@ enum mmul_status mmul_tensor_check_type(const struct mmul_tensor_entry *entry, c
         {"q", "in Python: x.dequantize()"},
         {"sparse", "in Python: x.to_dense()"},
         {"LZMA", "in Python: numpy.savez_compressed(NEW, **numpy.load(OLD))"},
+        {"zip method", "unpack the archive and pack it again: zip -r"},
     };
     if (entry->is_readable)
         return MMUL_OK;

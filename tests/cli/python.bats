@@ -486,17 +486,19 @@ for name in GGUF_PACKED:
     data, right = blocks[name].numpy(), blocks[name + ".expected"].numpy()
     assert mm.rank() > 0 or same_bits(data, right), name
 if mm.rank() == 0:
-    write_gguf("m.gguf", [("new", (4, 2), 99, 0), ("here", (4, 2), 0, 32), ("number", (), 0, 64),
+    write_gguf("m.gguf", [("new\x1b", (4, 2), 99, 0), ("here", (4, 2), 0, 32), ("number", (), 0, 64),
                           ("five", (1,) * 5, 0, 96), ("none", (0, 3), 0, 128), ("more", (1,) * 6, 0, 160)])
     write_gguf("none.gguf")
 names, lines = told("m.gguf")
 assert names == ["here"], names
-assert mm.rank() > 0 or lines == [("'m.gguf': not loaded: 'new' (2 x 4, type 99), 'number' (a number, float32), "
+assert mm.rank() > 0 or lines == [("'m.gguf': not loaded: 'new?' (2 x 4, type 99), 'number' (a number, float32), "
     "'five' (1 x 1 x 1 x 1 x 1, float32), 'none' (3 x 0, float32) and 1 more", "all.py")], lines
 assert told("none.gguf") == ([], [])
-for file in ("one.npy", "m.gguf:here"):
+for file in ("one.npy", "m.gguf:here", "nul.csv", "wide.txt"):
     if mm.rank() == 0:
         np.save("one.npy", np.eye(3, dtype="f4"))
+        open("nul.csv", "wb").write(b"1,2\n\0")
+        open("wide.txt", "w", encoding="utf-32-le").write("1 2 3")
     try:
         mm.load_file(file)
     except mm.Error as error:
@@ -504,7 +506,11 @@ for file in ("one.npy", "m.gguf:here"):
             print(error.status, error, error.hint)
 END
     told="65 'one.npy' holds a single unnamed matrix use load
-65 'm.gguf:here' holds a single unnamed matrix use load"
+65 'm.gguf:here' holds a single unnamed matrix use load
+65 line 2 of 'nul.csv': column 1 has the control byte 0x00, expected a number \
+delete control bytes: tr -d '\\000-\\010\\013\\014\\016-\\037\\177'
+65 'wide.txt' is text in UTF-32, which is not read yet \
+make UTF-8 of it first: iconv -f UTF-32 -t UTF-8 'wide.txt' -o 'wide.csv'"
     for count in 1 2; do
         rm -f m.gguf none.gguf one.npy
         run --separate-stderr "${launch[@]}" -n $count "$PYTHON" all.py "$REPO/tests/cli"

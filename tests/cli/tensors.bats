@@ -383,6 +383,13 @@ with zipfile.ZipFile("lzma.npz", "w") as z:
 with zipfile.ZipFile("lzma.pt", "w", zipfile.ZIP_LZMA) as z:
     for name in names:
         z.writestr(name, old.read(name))
+with zipfile.ZipFile("only.npz", "w", zipfile.ZIP_LZMA) as z:
+    z.writestr("b.npy", data)
+content = open("only.npz", "rb").read()
+open("64.npz", "wb").write(content.replace(b"\x0e\x00", b"\x09\x00"))  # Deflate64 in both headers
+with zipfile.ZipFile("marks.npz", "w") as z:
+    for name in "\x1b[31m", "\x9b1m", "\u202e", "\x7f", "a\nb":
+        z.writestr(name + "\u00e9.npy", data)  # \u00e9: the names are UTF-8
 END
     for address in note.npz note.npz:a folder.npz folder.npz:f/a bare.npz bare.npz:a; do
         program convert $address out.npy
@@ -407,6 +414,20 @@ END
     program info lzma.pt
     expect_failure 65 "cannot read 'lzma.pt': it is compressed with LZMA" \
         "unpack the archive and pack it again: zip -r"
+    program convert only.npz out.npz
+    expect_failure 65 "tensor 'b' of 'only.npz' holds elements of type 'LZMA-compressed', which is not read" \
+        "in Python: numpy.savez_compressed(NEW, **numpy.load(OLD))"
+    program convert 64.npz out.npz
+    expect_failure 65 "tensor 'b' of '64.npz' holds elements of type 'zip method 9', which is not read" \
+        "unpack the archive and pack it again: zip -r"
+    program convert lzma.npz out.npz
+    [ "$status $stderr" = "0 mpimatmul: warning: 'lzma.npz': 1 of 2 tensors are skipped: 'b' (LZMA-compressed)" ]
+    for command in "info marks.npz" "info --json marks.npz" "convert marks.npz:x out.npy" "convert marks.npz out.npy" \
+        "convert marks.npz out.npz" "mul marks.npz a.npy"; do
+        # shellcheck disable=SC2086 # words are meant
+        program $command
+        run ! grep -P '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80\xae' <<< "$output$stderr"
+    done
 }
 
 @test "a pointer of Git LFS is refused by name, for any target" {
@@ -659,7 +680,7 @@ END
 'number' (a number, float32), 'five' (1 x 1 x 1 x 1 x 1, float32), 'none' (3 x 0, float32) and 1 more" ]
     python <<< 'import numpy as np; assert np.load("m.npz").files == ["here"]'
     program convert no.gguf no.npz
-    expect_failure 65 "'no.gguf' holds no tensor that can be converted"
+    expect_failure 65 "tensor 'new' of 'no.gguf' holds elements of type 'type 99', which is not read"
     program convert two.gguf no.npz
     expect_failure 65 "'two.gguf' holds two tensors 'same'"
     [ ! -e no.npz ] && [ ! -e no.npz.part ]

@@ -127,7 +127,7 @@ refused() {
 }
 
 @test "text that is not a number is refused with its line and column" {
-    first="a first line is a header if each cell begins with a letter or is text in quotes"
+    first="a first line is a header if each cell begins with a letter or is text in quotes; any other: tail -n +2"
     missing="--missing nan reads empty cells, NA and N/A as NaN"
     refused 'a,b\n1,2\n3,x\n' "line 3 of 't.csv': column 2 is 'x', expected a number"
     refused 'a,b\n\n# c\n1,2\n"3 4",5\n' "line 5 of 't.csv': column 1 is '3 4', expected a number"
@@ -149,6 +149,8 @@ refused() {
     refused 'a,\n1,2\n' "line 1 of 't.csv': column 2 is empty, expected a number" "$missing"
     refused 'a,"2 b",3c\n1,2,3\n' "line 1 of 't.csv': column 3 is '3c', expected a number" "$first"
     refused '1,2\n#DIV/0!,3\n' "line 2 of 't.csv': column 1 is '#DIV/0!', expected a number"
+    refused 'a,b\nkg,m\n1,2\n' "line 2 of 't.csv': column 1 is 'kg', expected a number" \
+        "names take one line and no column: tail -n +2, or cut -d ',' -f 2-"
     refused '1,2\n3,0x10\n' "line 2 of 't.csv': column 2 is '0x10', expected a number"
     refused "1,2\n3,$(printf 'n%.0s' {1..99})\n" \
         "line 2 of 't.csv': column 2 is '$(printf 'n%.0s' {1..37})...', expected a number"
@@ -364,7 +366,8 @@ mtx_refused() {
     cp words.csv words.txt
     for file in words.csv words.tsv; do
         program info $file
-        expect_failure 65 "line 2 of '$file': column 1 is 'foo', expected a number"
+        expect_failure 65 "line 2 of '$file': column 1 is 'foo', expected a number" \
+            "names take one line and no column: tail -n +2, or cut -d ' ' -f 2-"
     done
     program info words.txt
     expect_failure 65 "'words.txt' is a text file, which is not read yet" \
@@ -377,11 +380,16 @@ mtx_refused() {
 
 @test "tables in UTF-16 or with carriage returns alone are refused by name" {
     printf '1,2\n3,4\n' > a.csv
-    for code in UTF-16 UTF-16LE UTF-16BE; do
-        iconv -t $code a.csv > u.csv
+    for code in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE marked; do
+        iconv -t "${code/marked/UTF-32BE}" a.csv > u.csv
+        [ $code != marked ] || { printf '\0\0\376\377' && cat u.csv; } > marked.csv
+        [ $code != marked ] || { mv marked.csv u.csv && code=UTF-32BE; }
         program info u.csv
-        expect_failure 65 "'u.csv' is text in UTF-16, which is not read yet" \
-            "make UTF-8 of it first: iconv -f UTF-16 -t UTF-8 'u.csv' -o 'u.new.csv'"
+        expect_failure 65 "'u.csv' is text in ${code:0:6}, which is not read yet" \
+            "make UTF-8 of it first: iconv -f ${code%LE} -t UTF-8 'u.csv' -o 'u.new.csv'"
+        eval "${stderr##*: }"
+        program convert u.new.csv - --format csv -q
+        [ "$output" = "$(cat a.csv)" ]
     done
     for text in '1,2\r3,4\r' '1\r2\r3' 'a b\r1 2\r'; do
         printf '%b' "$text" > r.csv
@@ -455,6 +463,46 @@ END
     [ "$status" -eq 64 ]
 }
 
+@test "control bytes are refused with their line, in tables, Matrix Market files and other text" {
+    hint="delete control bytes: tr -d '\\000-\\010\\013\\014\\016-\\037\\177'"
+    for text in '1 1,\x1b4' '2 2,3\n\x014,5' '2 1,2\n3\f4,5' '1 \x027,8' '3 1;2\n3;4\n\000\000\000' '1 1,2\177'; do
+        printf '%b' "${text#* }" > t.csv
+        program info t.csv
+        line="mpimatmul: line ${text%% *} of 't.csv': column "
+        [[ "${stderr_lines[0]}" =~ ^"$line"[12]" has the control byte 0x"[017][0-9A-F]", expected a number"$ ]]
+        [ "$status ${stderr_lines[1]}" = "65   hint: $hint" ]
+        eval "${hint#*: }" < t.csv > clean.csv
+        program info --quick clean.csv
+        expect_quiet_success
+    done
+    for text in '1 2\n3 4\0' '1 2\n3 4\0\0\0\0\0\0'; do
+        printf '%b' "$text" > t.txt
+        program convert t.txt out.npy
+        expect_failure 65 "line 2 of 't.txt': column 2 has the control byte 0x00, expected a number" "$hint"
+    done
+    mtx_refused 'array real general\n1 1\n1\0\n' "line 3 of 'm.mtx': expected a number, found the control byte 0x00" \
+        "$hint"
+    mtx_refused 'array integer general\n1 1\n9223372036854775808\n' \
+        "line 3 of 'm.mtx': expected a number within int64, found '9223372036854775808'"
+    # A .bin file is read under any name.
+    "$MPIMATMUL" gen bin.csv --format bin --dims 2x3
+    program info --quick bin.csv
+    [[ "$output" == *"bin 1   2 x 3"* ]]
+}
+
+@test "a first line sep= names the separator, and a byte order mark may precede Matrix Market" {
+    for text in 'sep=;\n1;2\n3;4\n' '\xef\xbb\xbfsep=;\r\na;b\r\n1;2\r\n3;4\r\n' '"sep=|"\n1|2\n3|4' \
+        'SEP=\t\n1\t2\n3\t4' '\xef\xbb\xbf%%MatrixMarket matrix array real general\n2 2\n1\n3\n2\n4\n'; do
+        printf '%b' "$text" > s.csv
+        program convert s.csv - --format csv -q
+        expect_status 0
+        [ "$output" = $'1,2\n3,4' ]
+    done
+    refused 'sep=;\n1;2\n1;x\n' "line 3 of 't.csv': column 2 is 'x', expected a number"
+    refused 'sep=;;\n1;2\n' "line 1 of 't.csv': column 2 is empty, expected a number" \
+        "--missing nan reads empty cells, NA and N/A as NaN"
+}
+
 @test "a decimal comma is refused with a hint that names it" {
     hint="numbers have a decimal comma there, expected a point: tr , ."
     for text in '1,5;2,5\n' '1,5\t2\n' 'x;y\n1,5;2\n' '-1,5e3\t2\n'; do
@@ -463,4 +511,10 @@ END
         cell=$(grep -o -- '-*1,5[e3]*' d.csv)
         expect_failure 65 "line $(grep -c . d.csv) of 'd.csv': column 1 is '$cell', expected a number" "$hint"
     done
+    refused 'sep=;\n"1,5";"2,5"\n' "line 2 of 't.csv': column 1 is '1,5', expected a number" "$hint"
+    refused '"1,5","-2,5e1"\n' "line 1 of 't.csv': column 1 is '1,5', expected a number" \
+        "numbers have a decimal comma there, expected a point: sed -E 's/\"([^\",]*),([^\",]*)\"/\\1.\\2/g'"
+    sed -E 's/"([^",]*),([^",]*)"/\1.\2/g' t.csv > points.csv
+    program convert points.csv - --format csv -q
+    [ "$output" = 1.5,-25 ]
 }

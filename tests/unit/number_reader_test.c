@@ -86,6 +86,40 @@ static void expect_number(const char *text, double expected) {
         fail_msg("'%s' is %.17g, expected %.17g", text, value, expected);
 }
 
+// A number of 3,000 zeros behind the midpoint of two doubles, then `last`.
+static void expect_midpoint(char last, double expected) {
+    static const char midpoint[] = "1.00000000000000011102230246251565404236316680908203125";
+    enum { ZEROS = 3000 };
+    char text[sizeof midpoint + ZEROS + 1];
+    memset(text, '0', sizeof text);
+    memcpy(text, midpoint, sizeof midpoint - 1);
+    text[sizeof text - 2] = last;
+    text[sizeof text - 1] = '\0';
+    double value;
+    assert_true(parse(text, &value));
+    assert_true(value == expected);
+}
+
+static void numbers_of_thousands_of_digits_are_read(void **state) {
+    (void)state;
+    expect_midpoint('0', 1.0);
+    expect_midpoint('1', 0x1.0000000000001p0);
+    char text[6000];
+    for (int digits = 767; digits < 2000; digits += 411) {
+        memset(text, '9', sizeof text);
+        snprintf(text + digits, sizeof text - (size_t)digits, "e-%d", digits);
+        expect_same(text);
+        text[digits / 2] = '.';
+        expect_same(text);
+        snprintf(text, sizeof text, "0.%0*d25e%d", digits, 0, digits + 2);
+        expect_same(text);
+        snprintf(text, sizeof text, "25%0*de-%d", digits, 0, digits);
+        expect_same(text);
+        snprintf(text, sizeof text, "-%.*f", digits, 4.9e-324 * digits);
+        expect_same(text);
+    }
+}
+
 static void fortran_exponents_are_read(void **state) {
     (void)state;
     expect_number("1d5", 1e5);
@@ -202,6 +236,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_the_nearest_doubles),
         cmocka_unit_test(fortran_exponents_are_read),
+        cmocka_unit_test(numbers_of_thousands_of_digits_are_read),
         cmocka_unit_test(numbers_beyond_float64_are_infinite_or_0),
         cmocka_unit_test(words_are_numbers_too),
         cmocka_unit_test(text_that_is_no_number_is_refused),

@@ -49,9 +49,11 @@ def save_file(tensors, path):
 def _read_tensor_names(inputs, path):
     """Returns the names of tensors that can become values, after the file's checksums were
     verified. Warns about the others. Root only."""
-    file, tensors, names, left = os.fsdecode(path), c.c_void_p(), [], []
+    file, tensors, matrix, names, left = os.fsdecode(path), c.c_void_p(), c.c_void_p(), [], []
     check(library.mmul_inputs_open_tensors, inputs, path, c.byref(tensors))
     if not tensors:
+        check(library.mmul_inputs_open_matrix, inputs, path, c.byref(matrix))  # fails if the file cannot be read
+        library.mmul_matrix_close(matrix)
         raise Error(65, f"'{file}' holds a single unnamed matrix", "use load")
     try:
         check(library.mmul_tensors_check, tensors)
@@ -60,13 +62,15 @@ def _read_tensor_names(inputs, path):
             if library.mmul_tensor_is_matrix(c.byref(tensor)):
                 names.append(tensor.name)
             else:
-                sizes = format_sizes(tensor.sizes[:tensor.dimensions]) or "a number"
-                left.append(f"'{os.fsdecode(tensor.name)}' ({sizes}, {tensor.type.decode(errors='replace')})")
+                sizes = format_sizes(tensor.sizes[:tensor.dimensions]) or "a number" * tensor.is_readable
+                kind = tensor.type.decode(errors="replace")
+                left.append(f"'{os.fsdecode(tensor.name)}' ({sizes + ', ' * bool(sizes)}{kind})")
     finally:
         library.mmul_tensors_close(tensors)
     if left:
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        warnings.warn(f"'{file}': not loaded: {', '.join(left[:_NAMED])}{more}", stacklevel=_caller.depth())
+        text = f"'{file}': not loaded: {', '.join(left[:_NAMED])}{more}"
+        warnings.warn("".join(x if x.isprintable() else "?" for x in text), stacklevel=_caller.depth())
     return names
 
 
