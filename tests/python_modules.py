@@ -161,7 +161,10 @@ def shown():
     refused(lambda: model(x), lambda: Model(5)(x[:, :3]), lambda: nn.Linear(3, 2)(x),
             lambda: attention(x, x, x, attn_mask=np.ones((3, 2))), lambda: attention(x, x.reshape(1, 2, 4), x),
             lambda: attention(x, x, x, key_padding_mask=np.ones((2, 2))), lambda: nn.LayerNorm((2, 3)),
-            lambda: nn.MSELoss("most"), lambda: nn.MultiheadAttention(4, 2, dropout=1))
+            lambda: nn.MSELoss("most"), lambda: nn.MultiheadAttention(4, 2, dropout=1),
+            lambda: nn.MultiheadAttention(4, 2, add_bias_kv=True),
+            lambda: nn.MultiheadAttention(4, 2, add_zero_attn=True),
+            lambda: nn.MultiheadAttention(4, 2, kdim=3)(x, x, x))
 
 
 def soft(x):
@@ -169,10 +172,11 @@ def soft(x):
     return e / e.sum(-1, keepdims=True)
 
 
-def attended(p, q, k, heads, added):
+def attended(p, q, k, heads, added, v=None):
     """Returns result and weights, (batch, n, columns) and (batch, heads, n, m), by the parameters.
-    """
-    parts = [x @ w.T + b for x, w, b in zip((q, k, k), np.split(p["in_proj_weight"], 3),
+    v: k if None."""
+    matrices = np.split(p["in_proj_weight"], 3) if v is None else [p[name + "_proj_weight"] for name in "qkv"]
+    parts = [x @ w.T + b for x, w, b in zip((q, k, k if v is None else v), matrices,
                                             np.split(p["in_proj_bias"][0], 3))]
     q, k, v = (np.stack(np.split(x, heads, -1), 1) for x in parts)
     weights = soft(q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]) + added)
@@ -209,6 +213,15 @@ def attention():
     found, seen = model(mm.array(q[0]), mm.array(k[0]), mm.array(k[0]), attn_mask=hidden[:2])
     same("without a batch", found, one[0])
     same("its weights", seen, all_weights[0].mean(0))
+    for kdim, vdim in ((5, 4), (6, 4)):
+        wide = nn.MultiheadAttention(6, 2, kdim=kdim, vdim=vdim, batch_first=True)
+        assert [(name, *x.shape[-2:]) for name, x in wide.named_parameters()] == [
+            ("q_proj_weight", 6, 6), ("k_proj_weight", 6, kdim), ("v_proj_weight", 6, vdim), ("in_proj_bias", 1, 18),
+            ("out_proj.weight", 6, 6), ("out_proj.bias", 1, 6)]
+        own = {name: rng.standard_normal(x.shape) for name, x in wide.named_parameters()}
+        wide.load_state_dict(own)
+        keys, values = rng.standard_normal((3, 5, kdim)), rng.standard_normal((3, 5, vdim))
+        same("kdim and vdim", wide(q, keys, values)[0], attended(own, q, keys, 2, 0, values)[0])
     older = nn.MultiHeadAttention(6, 2)
     older.load_state_dict(p)
     same("the older name", older(q, k, k, attn_mask=hidden),

@@ -105,6 +105,12 @@ Error: key_padding_mask is 2 x 2: expected 1 x 2, in a MultiheadAttention
 Error: LayerNorm over the last 2 axes: expected one (x.reshape(..., -1) merges them)
 Error: no reduction 'most': expected mean, sum, none
 Error: dropout of 1: expected 0 to below 1
+Error: MultiheadAttention has no add_bias_kv (join the row to k and v before attention(q, k, v): concat((k, row),
+  axis=-2))
+Error: MultiheadAttention has no add_zero_attn (join the row to k and v before attention(q, k, v): concat((k, row),
+  axis=-2))
+Error: cannot multiply 'argument 1 of matmul' (2 x 4) by 'argument 2 of matmul' (3 x 4): inner sizes 4 and 3 differ,
+  in a MultiheadAttention
 END
 }
 

@@ -628,18 +628,29 @@ class CrossEntropyLoss(_Loss):
 
 
 class MultiheadAttention(Module):
-    """Attention as in torch: one parameter for query, key and value, in this order. Dropout applies
-    to the weights."""
+    """Attention as in torch: one parameter for query, key and value, in this order, or with kdim or
+    vdim (columns of key and value) three. Dropout applies to the weights."""
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, *, batch_first=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None,
+                 vdim=None, batch_first=False):
         super().__init__()
+        for name, given in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
+            if given:
+                raise Error(64, f"MultiheadAttention has no {name}",
+                            "join the row to k and v before attention(q, k, v): concat((k, row), axis=-2)")
         if embed_dim % num_heads != 0:
             raise Error(64, f"{num_heads} heads of {embed_dim} columns: expected a number that divides them")
         if not 0 <= dropout < 1:
             raise Error(64, f"dropout of {dropout}: expected 0 to below 1")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
         self._seed, self._turn = _random.getrandbits(32) if dropout else 0, 0
-        self.in_proj_weight = _random_parameter((3 * embed_dim, embed_dim), math.sqrt(6 / (4 * embed_dim)))
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        if self.kdim == self.vdim == embed_dim:
+            self.in_proj_weight = _random_parameter((3 * embed_dim, embed_dim), math.sqrt(6 / (4 * embed_dim)))
+        else:
+            for name, columns in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
+                bound = math.sqrt(6 / (embed_dim + columns))
+                setattr(self, name + "_proj_weight", _random_parameter((embed_dim, columns), bound))
         self.in_proj_bias = _filled_parameter((3 * embed_dim,), "zeros") if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         if bias:
@@ -660,8 +671,9 @@ class MultiheadAttention(Module):
         """Projects (batch, n, columns) by the given third of the parameters to (batch, heads, n,
         columns / heads)."""
         columns = slice(part * self.embed_dim, (part + 1) * self.embed_dim)
-        bias = self.in_proj_bias
-        x = linear(x, self.in_proj_weight[columns], None if bias is None else bias[:, columns])
+        bias, is_one = self.in_proj_bias, self.kdim == self.vdim == self.embed_dim
+        weight = self.in_proj_weight[columns] if is_one else getattr(self, "qkv"[part] + "_proj_weight")
+        x = linear(x, weight, None if bias is None else bias[:, columns])
         return x.reshape(*x.shape[:-1], self.num_heads, -1).permute(0, 2, 1, 3)
 
     def _merge_masks(self, query, key, attn_mask, key_padding_mask):
@@ -693,7 +705,7 @@ class MultiheadAttention(Module):
 
     def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
                 average_attn_weights=True, is_causal=False):
-        """query: (n, batch, columns). key, value: (m, batch, columns). With batch_first the batch
+        """query: (n, batch, columns). key: (m, batch, kdim). value: (m, batch, vdim). With batch_first the batch
         is the first axis; without a batch: (n, columns).
 
         attn_mask: (n, m) or (batch * heads, n, m). key_padding_mask: (batch, m). Masks of floats
