@@ -422,14 +422,14 @@ MMUL_API enum mmul_status mmul_output_borrow(void *data, struct mmul_shape shape
                                              struct mmul_error *err);
 
 // Writes elements [begin, end) of `region` (counted as in mmul_matrix_read) from float32 values,
-// narrowed to the output's dtype (round to nearest even).
+// narrowed to the output's dtype (round to nearest even). Fails with MMUL_ERR_DATA on values beyond
+// the range of an output of whole numbers, NaN among them.
 MMUL_API enum mmul_status mmul_output_write_float(struct mmul_output *output,
                                                   struct mmul_region region, int64_t begin,
                                                   int64_t end, const float *src,
                                                   struct mmul_error *err);
 
-// Writes as mmul_output_write_float, from float64 values. Fails with MMUL_ERR_DATA on values that
-// an output of whole numbers cannot represent.
+// Writes as mmul_output_write_float, from float64 values.
 MMUL_API enum mmul_status mmul_output_write_double(struct mmul_output *output,
                                                    struct mmul_region region, int64_t begin,
                                                    int64_t end, const double *src,

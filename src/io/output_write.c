@@ -31,6 +31,21 @@ static enum mmul_status write_run(struct mmul_output *output, int64_t first, int
     return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
 }
 
+// Refuses values, float32 or float64, that an output of whole numbers cannot hold.
+static enum mmul_status check_fits(const struct mmul_output *output, enum mmul_dtype dtype,
+                                   int64_t count, const void *src, struct mmul_error *err) {
+    if (!mmul_dtype_is_integer(output->dtype))
+        return MMUL_OK;
+    for (int64_t e = 0; e < count; e++) {
+        const double value = mmul_dtype_get_real(dtype, src, e);
+        if (!mmul_dtype_holds(output->dtype, value))
+            return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': %.17g is not a valid %s",
+                             output->name != NULL ? output->name : "memory", value,
+                             mmul_dtype_name(output->dtype));
+    }
+    return MMUL_OK;
+}
+
 static enum mmul_status write_narrowed_floats(struct mmul_output *output, int64_t first,
                                               int64_t count, const float *src,
                                               struct mmul_error *err) {
@@ -38,25 +53,16 @@ static enum mmul_status write_narrowed_floats(struct mmul_output *output, int64_
     int64_t capacity = BUFFER_BYTES / (int64_t)mmul_dtype_bytes(output->dtype);
     for (int64_t done = 0; done < count;) {
         int64_t now = count - done < capacity ? count - done : capacity;
+        enum mmul_status status = check_fits(output, MMUL_F32, now, src + done, err);
         mmul_dtype_narrow(output->dtype, src + done, now, buffer);
         __atomic_fetch_add(&output->overflows, mmul_dtype_overflows(output->dtype, src + done, now),
                            __ATOMIC_RELAXED);
-        enum mmul_status status = write_run(output, first + done, now, buffer, err);
+        if (status == MMUL_OK)
+            status = write_run(output, first + done, now, buffer, err);
         if (status != MMUL_OK)
             return status;
         done += now;
     }
-    return MMUL_OK;
-}
-
-// Refuses whole numbers, computed as doubles, that exceed the type.
-static enum mmul_status check_fits(const struct mmul_output *output, int64_t count,
-                                   const double *src, struct mmul_error *err) {
-    const double most = output->dtype == MMUL_I64 ? 0x1p63 : 0x1p31;
-    for (int64_t e = 0; e < count; e++)
-        if (!(src[e] >= -most && src[e] < most))
-            return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': %.17g is not a valid %s",
-                             output->name, src[e], mmul_dtype_name(output->dtype));
     return MMUL_OK;
 }
 
@@ -69,12 +75,10 @@ static enum mmul_status write_narrowed_doubles(struct mmul_output *output, int64
     for (int64_t done = 0, now; status == MMUL_OK && done < count; done += now) {
         now = count - done < capacity ? count - done : capacity;
         mmul_dtype_narrow_double(output->dtype, src + done, now, buffer);
-        int64_t overflows = 0;
-        if (mmul_dtype_is_integer(output->dtype))
-            status = check_fits(output, now, src + done, err);
-        else
-            overflows = mmul_dtype_overflows64(output->dtype, src + done, now);
-        __atomic_fetch_add(&output->overflows, overflows, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&output->overflows,
+                           mmul_dtype_overflows64(output->dtype, src + done, now),
+                           __ATOMIC_RELAXED);
+        status = check_fits(output, MMUL_F64, now, src + done, err);
         if (status == MMUL_OK)
             status = write_run(output, first + done, now, buffer, err);
     }

@@ -191,6 +191,11 @@ static int64_t nearest_integer(double value, enum mmul_dtype dtype) {
     return (int64_t)(whole < least ? least : whole);
 }
 
+bool mmul_dtype_holds(enum mmul_dtype dtype, double value) {
+    const double whole = rint(value), most = dtypes[dtype].most;
+    return whole >= dtypes[dtype].least && (dtype == MMUL_I64 ? whole < most : whole <= most);
+}
+
 // Stores to each element of `dst`, at any address, the first `bytes` of a value `x` of that type.
 #define NARROW(type, value, bytes)                            \
     for (int64_t e = 0; e < count; e++) {                     \

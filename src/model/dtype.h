@@ -45,6 +45,10 @@ void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, v
 // Converts as mmul_dtype_narrow, from float64: one rounding, to 16-bit types as well.
 void mmul_dtype_narrow_double(enum mmul_dtype dtype, const double *src, int64_t count, void *dst);
 
+// Returns true if the value, rounded to the nearest whole number, is in the range of a type of
+// whole numbers. NaN is not.
+bool mmul_dtype_holds(enum mmul_dtype dtype, double value);
+
 // Returns the number of finite float32 values that become infinite in `dtype`, rounded to nearest
 // even.
 int64_t mmul_dtype_overflows(enum mmul_dtype dtype, const float *values, int64_t count);

@@ -119,6 +119,52 @@ static void memory_is_an_output(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
+static void values_beyond_the_range_of_whole_numbers_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        enum mmul_dtype dtype;
+        double least, most;
+        const char *name;
+    } types[] = {{MMUL_I8, -128, 127, "int8"},
+                 {MMUL_U8, 0, 255, "uint8"},
+                 {MMUL_I16, -32768, 32767, "int16"},
+                 {MMUL_U16, 0, 65535, "uint16"},
+                 {MMUL_I32, -0x1p31, 0x1p31 - 1, "int32"},
+                 {MMUL_U32, 0, 0x1p32 - 1, "uint32"},
+                 {MMUL_BOOL, 0, 1, "bool"},
+                 {MMUL_I64, -0x1p63, 0x1p63 - 1024, "int64"}};
+    const struct mmul_shape row = {1, 1, 1, 2};
+    const struct mmul_region whole = {.row_end = 1, .col_end = 2};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        const double step = types[t].dtype == MMUL_I64 ? 2048 : 0.75;
+        const double refused[] = {types[t].least - step, types[t].most + step, (double)NAN,
+                                  (double)INFINITY};
+        const double fits[] = {types[t].least, types[t].most};
+        struct mmul_error err;
+        struct mmul_output *output;
+        int64_t memory[2];
+        char expected[200];
+        assert_int_equal(mmul_output_borrow(memory, row, types[t].dtype, &output, &err), MMUL_OK);
+        assert_int_equal(mmul_output_write_double(output, whole, 0, 2, fits, &err), MMUL_OK);
+        for (int e = 0; e < 2; e++)
+            assert_true((double)mmul_dtype_get_integer(types[t].dtype, memory, e) == fits[e]);
+        for (size_t r = 0; r < sizeof refused / sizeof *refused; r++) {
+            const double pair[] = {0, refused[r]};
+            const float floats[] = {0, (float)refused[r]};
+            snprintf(expected, sizeof expected, "cannot write 'memory': %.17g is not a valid %s",
+                     refused[r], types[t].name);
+            assert_int_equal(mmul_output_write_double(output, whole, 0, 2, pair, &err),
+                             MMUL_ERR_DATA);
+            assert_string_equal(err.text, expected);
+            if (mmul_dtype_bytes(types[t].dtype) < 4 || !isfinite(refused[r]))
+                assert_int_equal(mmul_output_write_float(output, whole, 0, 2, floats, &err),
+                                 MMUL_ERR_DATA);
+        }
+        mmul_output_destroy(output);
+    }
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
 static void files_appear_complete_or_not_at_all(void **state) {
     (void)state;
     static const char left_behind[200] = "by a killed run, longer than the result will be";
@@ -511,6 +557,7 @@ int main(void) {
             a_signal_abandons_uncommitted_outputs), // must run before an output is committed
         cmocka_unit_test(each_format_has_its_exact_bytes),
         cmocka_unit_test(memory_is_an_output),
+        cmocka_unit_test(values_beyond_the_range_of_whole_numbers_are_refused),
         cmocka_unit_test(files_appear_complete_or_not_at_all),
         cmocka_unit_test(a_second_writer_of_a_file_is_refused),
         cmocka_unit_test(a_writer_about_to_end_is_waited_for),
