@@ -64,7 +64,8 @@ CASES += [(text, {"x": (2, 3, 4, 6)}) for text in (
     "sort(x, 1)", "sort(x, axis=0, descending=True)",
     "dropout(x, 0.25, 1, 0)", "var(x, axis=-3)", "max(x, axis=-3)", "concat((x, x * x), axis=-3)", "x @ x.T",
     "layer_norm(x, None, None)", "softmax(x, axis=1)", "softmax(x, axis=0)", "norm(x, axis=1)", "x[1]",
-    "x[:, 2, 1:, 0]", "sum(x, axis=1, keepdims=False)")]
+    "x[:, 2, 1:, 0]", "sum(x, axis=1, keepdims=False)", "amax(x, axis=(1, 2))", "amin(x, (0, -1), False)",
+    "mean(x, axis=(3, 1))", "logsumexp(x, axis=(0, 2, 3))")]
 CASES += [(text, {"x": (2, 3, 4, 5), "y": (5, 6)}) for text in ("x @ y", "(x * 2) @ y", "relu(x @ y) * 3")]
 CASES += [("x @ y", {"x": (4, 5), "y": (2, 3, 5, 6)}), ("x @ y", {"x": (2, 1, 4, 5), "y": (1, 3, 5, 6)}),
           ("x @ y", {"x": (4, 1), "y": (1, 5)}), ("x @ y", {"x": (1, 4), "y": (2, 4, 1)}),

@@ -56,6 +56,10 @@ CASES = [
     (mm.uniform((3, 4), 5, low=-1, high=3), mm.rand((3, 4), 5) * 4 - 1),
     (x.prod(), kept(X.prod())), (mm.prod(s, axis=0), kept(S.prod(0), 0)),
     (mm.prod(x, 1, keepdims=False), row(X.prod(1))),
+    (mm.sum(s, axis=(0, 1)), S.sum((0, 1), keepdims=True)), (np.mean(s, axis=(2, 0)), S.mean((2, 0), keepdims=True)),
+    (s.max((1, 2), keepdims=False), S.max((1, 2))), (mm.amin(s, (-1, 0)), S.min((-1, 0), keepdims=True)),
+    (s.amax((0, 1, 2), keepdims=False), row(S.max((0, 1, 2)))), (x.amax((0, 1)), kept(X.max())),
+    (x.amin(axis=-1), kept(X.min(-1), -1)), (mm.var(s, axis=(0, 3)), S.var((0, 3), keepdims=True)),
     (mm.all(i), kept((I != 0).all())), (i.any(axis=0), kept((I != 0).any(0), 0)), (mm.isnan(n), np.isnan(N)),
     (mm.sign(n), np.sign(N)), (mm.floor(x * 3), np.floor(X * 3)), (x.ceil(), np.ceil(X)),
     (mm.round(i / 2), np.rint(I / 2)),
@@ -65,15 +69,19 @@ CASES = [
         ("abij,abkj->abik", s, S, s, S), ("abij,ak->jb", s, S, i[:2], I[:2]))),
     (mm.einsum("ij,ij->i", x, x), row(np.einsum("ij,ij->i", X, X))), (mm.einsum("i,i", r, r), kept(R @ R)),
     (mm.einsum("ij,j->i", s[0, 0, :, :3], x[0, :3]), row(S[0, 0, :, :3] @ X[0, :3]))]
-GRADIENTS = [mm.grad(mm.sum(mm.einsum("bij,kj->kb", q, x)), x), mm.grad(mm.sum(mm.prod(x * (x > 0), axis=-1)), x)]
-CASES += [(GRADIENTS[0], np.broadcast_to(Q.sum((0, 1)), X.shape)), (GRADIENTS[1], np.zeros(X.shape))]
+ties = mm.array(np.array([[[3.0, 1, 3], [0, 3, 2]], [[1.0, 1, 1], [1, 1, 1]]]))
+GRADIENTS = [mm.grad(mm.sum(mm.einsum("bij,kj->kb", q, x)), x), mm.grad(mm.sum(mm.prod(x * (x > 0), axis=-1)), x),
+             mm.grad(mm.sum(mm.amax(ties, axis=(1, 2))), ties)]
+CASES += [(GRADIENTS[0], np.broadcast_to(Q.sum((0, 1)), X.shape)), (GRADIENTS[1], np.zeros(X.shape)),
+          (GRADIENTS[2], np.array([[[1 / 3, 0, 1 / 3], [0, 1 / 3, 0]], np.full((2, 3), 1 / 6)]))]
 assert [mm.round(2.5), mm.floor(-0.5), mm.ceil(0.5), mm.sign(-3), mm.isnan(math.nan), mm.erf(0.5)] == [
     2, -1, 1, -1, True, math.erf(0.5)]
 REFUSED = [
     lambda: x[::0], lambda: x[::1.5], lambda: x[4:4:-1], lambda: mm.argmax(x, axis=2), lambda: mm.flip(x, (0, -2)),
     lambda: mm.flip(r, 0), lambda: mm.stack((x, r)), lambda: mm.stack(()), lambda: mm.stack((s, s)),
     lambda: mm.split(x, 4), lambda: mm.split(x, (2, 2)), lambda: mm.tile(x, 0),
-    lambda: mm.repeat(x, 1.5), lambda: mm.repeat(x, 0), lambda: mm.triu(r), lambda: mm.diag(s), lambda: mm.diag(x, 9),
+    lambda: mm.sum(s, axis=(1, -3)), lambda: mm.amax(s, axis=()), lambda: mm.repeat(x, 1.5),
+    lambda: mm.repeat(x, 0), lambda: mm.triu(r), lambda: mm.diag(s), lambda: mm.diag(x, 9),
     lambda: mm.eye(0), lambda: mm.uniform((2, 2), low=1, high=0), lambda: mm.linspace(0, 1, 0),
     lambda: mm.einsum("ij,jk->ik", x, x), lambda: mm.einsum("ij->ji", x, x), lambda: mm.einsum("ii,ij", x, x),
     lambda: mm.einsum("i,ij", x, x), lambda: mm.einsum("ij,ij->k", x, x), lambda: mm.einsum("ij,ij->2", x, x)]

@@ -342,18 +342,20 @@ def rope(x, base=10000.0, interleaved=False):
 
 def _reduction(of_array):
     def reduction(x, axis=None, keepdims=True):
-        if getattr(x, "is_row", False) and axis is not None and axis >= 0:
+        axes = axis if isinstance(axis, tuple) else (axis,)
+        if getattr(x, "is_row", False) and axis is not None and builtins.max(axes) >= 0:
             raise ValueError("a file of one axis is a row here: axis=-1 runs along its elements")
         made = matrix(of_array(matrix(x), axis))
         if keepdims:
             return made
-        left = [n for i, n in enumerate(made.shape) if axis is not None and i != axis % made.ndim]
+        left = [n for i, n in enumerate(made.shape) if axis is not None and i not in [a % made.ndim for a in axes]]
         return reshape(made, [1] * (2 - len(left)) + left)
     return reduction
 
 
 sum, mean, max, min = (_reduction(lambda x, axis, f=f: f(x, axis=axis, keepdims=True))
                        for f in (np.add.reduce, np.mean, np.maximum.reduce, np.minimum.reduce))
+amax, amin = max, min
 
 
 def _root(of, x, axis):

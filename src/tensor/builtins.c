@@ -75,6 +75,8 @@ static const struct mmul_builtin TABLE[] = {
     {"mean", "x, axis=None, keepdims=True", mmul_builtin_reduce, "mean", NULL},
     {"max", "x, axis=None, keepdims=True, ...", mmul_builtin_extreme, "max", NULL},
     {"min", "x, axis=None, keepdims=True, ...", mmul_builtin_extreme, "min", NULL},
+    {"amax", "x, axis=None, keepdims=True", mmul_builtin_reduce, "max", NULL},
+    {"amin", "x, axis=None, keepdims=True", mmul_builtin_reduce, "min", NULL},
     {"var", "x, axis=None, keepdims=True", mmul_builtin_reduce, "var", NULL},
     {"std", "x, axis=None, keepdims=True", mmul_builtin_reduce, "std", NULL},
     {"norm", "x, axis=None, keepdims=True", mmul_builtin_reduce, "norm", NULL},

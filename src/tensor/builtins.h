@@ -59,6 +59,14 @@ enum mmul_status mmul_argument_get_axis_of(struct mmul_evaluator *e,
                                            const struct mmul_argument *argument,
                                            const struct mmul_object *x, int *axis);
 
+// Reads an axis or a tuple of axes of x, each once, as flags of the engine's axes. All are false
+// before.
+enum mmul_status mmul_argument_get_axes_of(struct mmul_evaluator *e,
+                                           const struct mmul_builtin *builtin,
+                                           const struct mmul_argument *argument,
+                                           const struct mmul_object *x,
+                                           bool is_given[static MMUL_AXES_MOST]);
+
 // builtins_functions.c: slices, repeats, diagonals, einsum
 MMUL_BUILTIN(mmul_builtin_argmax);
 MMUL_BUILTIN(mmul_builtin_flip);

@@ -46,24 +46,17 @@ enum mmul_status mmul_builtin_flip(struct mmul_evaluator *e, const struct mmul_b
                                    struct mmul_object *result) {
     struct mmul_call made = {.operation = "slice", .operand_count = 1};
     const struct mmul_object *x = &arguments[0].object, *axes = &arguments[1].object;
-    const bool all = axes->kind == MMUL_OBJECT_NONE, is_tuple = axes->kind == MMUL_OBJECT_TUPLE;
+    const bool all = axes->kind == MMUL_OBJECT_NONE;
+    bool is_given[MMUL_AXES_MOST] = {false};
     enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK && !all)
+        status = mmul_argument_get_axes_of(e, builtin, &arguments[1], x, is_given);
     if (status != MMUL_OK)
         return status;
     mmul_object_sizes(x, made.with.end);
-    for (int i = 0; all && i < x->axes; i++)
-        reverse_axis(&made.with, MMUL_AXES_MOST - 1 - i);
-    for (int i = 0; !all && i < (is_tuple ? axes->count : 1); i++) {
-        const struct mmul_argument one = {.node = arguments[1].node,
-                                          .object = is_tuple ? axes->items[i] : *axes};
-        int axis = 0;
-        status = mmul_argument_get_axis_of(e, builtin, &one, x, &axis);
-        if (status == MMUL_OK && made.with.step[MMUL_AXES_MOST - x->axes + axis] != 0)
-            status = mmul_evaluator_fail(e, one.node, "axis %d is given twice", axis);
-        if (status != MMUL_OK)
-            return status;
-        reverse_axis(&made.with, MMUL_AXES_MOST - x->axes + axis);
-    }
+    for (int i = MMUL_AXES_MOST - x->axes; i < MMUL_AXES_MOST; i++)
+        if (all || is_given[i])
+            reverse_axis(&made.with, i);
     result->axes = x->axes;
     return mmul_apply_operation(e, call, &made, x, result);
 }

@@ -81,8 +81,6 @@ static const struct {
     {"conv2d", "not available yet: join slices to windows, concat((x[:-1], x[1:]), axis=-1) @ w"},
     {"median", "sort(x)[:, n // 2] is the median of rows of n elements"},
     {"cumprod", "not available yet: exp(cumsum(log(x), axis=-1)) for positive values"},
-    {"amax", "max(x, axis=-1)"},
-    {"amin", "min(x, axis=-1)"},
     {"trace", "sum(diag(x))"},
     {"inner", "x @ y.T"},
     {"tensordot", "einsum(\"ij,jk->ik\", x, y)"},

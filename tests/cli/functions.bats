@@ -128,12 +128,20 @@ all_of = (prod(x), prod(x, axis=-1), prod(x, 0), prod(s, axis=0), prod(s), prod(
           one * floor(-2.5), one * ceil(2.5), one * round(2.5), one * sign(-0.5), one * erf(0.5), one * arctan(2),
           one * expm1(0.1), 1 / ceil(none - 0.5), 1 / round(0 - one / 2), erf(x), arctan(x * 9), expm1(x),
           expm1(x * 1e-9), floor(1 / none), round(log(x)), erf(-1 / none), arctan(1 / none), expm1(log(none)))
+all_of += (sum(s, axis=(0, 1)), mean(s, axis=(2, 0)), max(t, axis=(1, 2)), amax(t, (0, 3), False), amin(t, axis=(3, 1)),
+           amax(t, (0, 1, 2, 3), keepdims=False), min(t, axis=(-4, -3, -1)), sum(s, (1, 0), keepdims=True), amax(i),
+           amin(i, 0), var(t, axis=(0, 2)), any(t > 2, axis=(1, 2, 3)), mean(x, axis=(0, 1)), sum(r, axis=(-1,)))
 if isnan(3) or not isnan(0 * 1e400):
     all_of = none
 all = all_of
 END
     saves
     refused 2:9 "x is a whole number, expected a matrix" "" 'y = all(3)'
+    refused 2:17 "axis 1 is given twice" "" 'y = sum(s, axis=(1, -2))'
+    refused 2:13 "axis is an empty tuple, expected an axis" "" 'y = amax(s, ())'
+    refused 2:13 "axis 3 of 3 axes: expected -3 to 2" "" 'y = mean(s, (0, 3))'
+    refused 2:12 "sum along axis 0 of a one-axis array, which is stored as a row (1 x 5)" \
+        "axis=-1 runs along its elements" 'y = sum(r, (0, -1))'
     refused 2:5 "'sum(floor(x))' does not depend on 'x': it has no gradient" "" 'y = grad(sum(floor(x)), x)'
 }
 
@@ -163,7 +171,7 @@ assert 0 < x.sum() < 20 and 0 < y.sum() < 20 and not (x * y).any()'
 }
 
 @test "the Python package has the same functions, alone and on three ranks" {
-    expected="75 compared
+    expected="84 compared
 64 cannot take [slice(None, None, 0)] of a value: slice step cannot be zero
 64 cannot take [slice(None, None, 1.5)] of a value: slice indices must be integers or None or have an __index__ method
 65 cannot take [4:4:-1] of axis -2 of 'x': it has 6
@@ -176,6 +184,8 @@ assert 0 < x.sum() < 20 and 0 < y.sum() < 20 and not (x * y).any()'
 64 an axis of 6 cannot be divided into 4 equal parts
 64 empty part [2:2] of 6
 64 reps is (0,): expected 1 to 4 numbers of at least 1
+64 sum: duplicate axis: (1, -3)
+64 amax: axis is an empty tuple
 64 repeats is 1.5, expected an integer
 64 repeats is 0: at least 1
 64 triu of a one-axis array, which is stored as a row (1 x 7)

@@ -20,11 +20,11 @@ from ._functions import (all, any, arctan, ceil, diag, einsum, erf, expm1, eye, 
                          outer, prod, repeat, round, sign, split, stack, tile, tril, triu, uniform)
 from ._library import Error
 from ._learning import add_at, binary_cross_entropy, cross_entropy, dropout, grad, loop, mse, one_hot, stop_gradient
-from ._operations import (abs, arange, argmax, argmin, argsort, assert_close, attention, clip, concat, cos, cumsum, exp,
-                          flatten, gelu, layer_norm, linear, log, log1p, logsumexp, max, maximum, mean, min, minimum,
-                          neg, norm, normalize, ones, permute, place, print, relu, reshape, rms_norm, rope, rsqrt,
-                          sigmoid, silu, sin, softmax, softplus, sort, sqrt, std, sum, take, tanh, topk, transpose, var,
-                          where, zeros)
+from ._operations import (abs, amax, amin, arange, argmax, argmin, argsort, assert_close, attention, clip, concat, cos,
+                          cumsum, exp, flatten, gelu, layer_norm, linear, log, log1p, logsumexp, max, maximum, mean,
+                          min, minimum, neg, norm, normalize, ones, permute, place, print, relu, reshape, rms_norm,
+                          rope, rsqrt, sigmoid, silu, sin, softmax, softplus, sort, sqrt, std, sum, take, tanh, topk,
+                          transpose, var, where, zeros)
 from ._placements import signal
 from ._states import keep, load_file, save_file
 from ._texts import decode, encode, tokens

@@ -387,7 +387,25 @@ argmax = _index_reduction("argmax", "largest")
 argmin = _index_reduction("argmin", "smallest")
 
 
-def _reduction(name, what):
+def _merged(name, x, axes):
+    """Reduces several axes, counted from the end, as one, which the library does not. The result
+    keeps them with size 1. Elements that tie for the largest share its gradient over all of them."""
+    kept = [axis for axis in range(-x.ndim, 0) if axis not in axes]
+    first, last = builtins.min(axes), builtins.max(axes)
+    if last - first + 1 == len(axes):  # neighbours: the others stay before and behind them
+        order = [*range(-x.ndim, 0)]
+    else:
+        order, last = kept + sorted(axes), -1
+    moved = permute(x, [axis + x.ndim for axis in order]) if order != sorted(order) else x
+    sizes = [n for n, axis in zip(moved.shape, order) if axis not in axes]
+    sizes.insert(len(sizes) + last + 1, math.prod(x.shape[axis] for axis in axes))
+    made = apply(name, [reshape(moved, [1] * (2 - len(sizes)) + sizes)], axis=last)
+    return reshape(made, [1 if axis in axes else n for n, axis in zip(x.shape, range(-x.ndim, 0))])
+
+
+def _reduction(name, what, operator_name=None):
+    kind = operator_name or name
+
     def operation(x, *more, axis=None, keepdims=True, dtype=None, out=None):
         if name in ("sum", "max", "min") and not isinstance(x, (Value, numpy.ndarray)):
             return getattr(builtins, name)(x, *more)
@@ -396,18 +414,24 @@ def _reduction(name, what):
         x, axis = as_value(x), more[0] if more else axis
         if axis is None and x.are_pairs and name in ("sum", "mean"):
             warn(f"{name} covers the differences of all pairs of {x.shape[-1]} x 1 and 1 x {x.shape[-1]}")
-        if axis is None:
-            return _drop_axes(apply(name, [x], axis=0), [not keepdims] * x.ndim)
-        along = _along(name, x, axis)
-        return _drop_axes(apply(name, [x], axis=along), [not keepdims and i == x.ndim + along for i in range(x.ndim)])
+        axes = range(-x.ndim, 0) if axis is None else [_along(name, x, a) for a in _sizes("axis", axis)]
+        if not axes or len(set(axes)) < len(axes):
+            raise Error(64, f"{name}: duplicate axis: {axis}" if axes else f"{name}: axis is an empty tuple")
+        if 1 < len(axes) < x.ndim:
+            made = _merged(kind, x, axes)
+        else:
+            made = apply(kind, [x], axis=axes[0] if len(axes) == 1 < x.ndim else 0)
+        return _drop_axes(made, [not keepdims and i - x.ndim in axes for i in range(x.ndim)])
     operation.__name__ = operation.__qualname__ = name
-    operation.__doc__ = f"{what} along an axis (None: all), which stays with size 1 unless keepdims=False."
+    operation.__doc__ = f"{what} along one or several axes (None: all), which stay with size 1 unless keepdims=False."
     return operation
 
 
 sum = _reduction("sum", "The sum")  # pylint: disable=redefined-builtin
 max = _reduction("max", "The largest element")  # pylint: disable=redefined-builtin
 min = _reduction("min", "The smallest element")  # pylint: disable=redefined-builtin
+amax = _reduction("amax", "The largest element", "max")
+amin = _reduction("amin", "The smallest element", "min")
 mean = _reduction("mean", "The mean")
 var = _reduction("var", "The variance (ddof 0)")
 std = _reduction("std", "The standard deviation (ddof 0)")
@@ -558,8 +582,8 @@ def _sizes_method(function):
 
 
 for _function in (neg, exp, log, log1p, sqrt, rsqrt, abs, relu, sigmoid, tanh, sin, cos, maximum, minimum, clip,
-                  softmax, topk, argmax, argmin, sort, argsort, sum, mean, max, min, var, std, norm, logsumexp, cumsum,
-                  take, transpose, flatten):
+                  softmax, topk, argmax, argmin, sort, argsort, sum, mean, max, min, amax, amin, var, std, norm,
+                  logsumexp, cumsum, take, transpose, flatten):
     setattr(Value, _function.__name__, _method(_function))
 for _function in (reshape, permute):
     setattr(Value, _function.__name__, _sizes_method(_function))
