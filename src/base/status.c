@@ -56,6 +56,11 @@ enum mmul_status mmul_fail_errno(struct mmul_error *err, enum mmul_status status
     } else
         snprintf(text + length, sizeof text - length, ": %s", strerror(errnum));
     set_text(err, status, text);
+    struct rlimit files;
+    if (errnum == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0)
+        mmul_hint(err,
+                  "a process may open %llu files here: raise the limit (ulimit -n, limits.conf)",
+                  (unsigned long long)files.rlim_cur);
     return status;
 }
 

@@ -83,6 +83,16 @@ space (ulimit -v) is 371.1 MiB
     expect_only_files A.bin
     limited -Sn 16 mul A.bin A.bin -o C.bin --device cpu --quiet
     expect_quiet_success
+    # A program keeps its outputs open until all of them are written.
+    { echo 'x = load("A.bin")' && printf 'save("%s.npy", x)\n' {1..200}; } > e.py
+    limited -n 100 run e.py --device cpu
+    expect_status 73
+    [[ "${stderr_lines[0]}" =~ ^"mpimatmul: e.py:"[0-9]+":1: cannot create '"[0-9]+".npy': Too many open files"$ ]]
+    [ "${stderr_lines[3]}" = "  hint: a process may open 100 files here: raise the limit (ulimit -n, limits.conf)" ]
+    expect_only_files A.bin C.bin e.py
+    limited -Sn 100 run e.py --device cpu --quiet
+    expect_quiet_success
+    [ "$(ls [0-9]*.npy | wc -l)" -eq 200 ]
 }
 
 # Open MPI would keep files of its own in TMPDIR.
