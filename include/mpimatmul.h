@@ -150,7 +150,8 @@ MMUL_API enum mmul_status mmul_context_speeds_json(const struct mmul_context *co
 // Formats the origin of a plan's speeds: "stored profiles, measured 2026-01-31T12:00:00Z",
 // "measured now" or "not measured". On several nodes the text says the same of the links. Local.
 // Returns `text`.
-MMUL_API char *mmul_context_speed_origin(const struct mmul_context *context, char text[static 96]);
+MMUL_API char *mmul_context_speed_origin(const struct mmul_context *context,
+                                         char text[MMUL_AT_LEAST(96)]);
 
 // Returns the reason for not using the stored speed of a rank's device: "measured with kernels
 // Haswell, now SkylakeX". "" if it was used or none is stored, NULL if there is no such rank.

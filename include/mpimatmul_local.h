@@ -33,6 +33,13 @@ extern "C" {
 
 #define MMUL_API __attribute__((visibility("default")))
 
+// Least number of elements behind a pointer that is given as an array. C++ has no such notation.
+#ifdef __cplusplus
+#define MMUL_AT_LEAST(count) count
+#else
+#define MMUL_AT_LEAST(count) static count
+#endif
+
 // ------------------------------------------------------------------------------------------ status
 
 // The values are the exit codes of the program (from sysexits.h where it has a fitting one).
@@ -97,7 +104,7 @@ MMUL_API size_t mmul_dtype_bytes(enum mmul_dtype dtype);
 MMUL_API int64_t mmul_shape_matrices(struct mmul_shape shape);
 
 // Formats "3 x 2 x 4096 x 1024"; leading sizes of 1 are omitted ("4096 x 1024"). Returns `text`.
-MMUL_API char *mmul_shape_format(struct mmul_shape shape, char text[static 96]);
+MMUL_API char *mmul_shape_format(struct mmul_shape shape, char text[MMUL_AT_LEAST(96)]);
 
 // Parses "RxC", "DxRxC" or "BxDxRxC"; every size in [1, 2^31). Fails with MMUL_ERR_USAGE.
 MMUL_API enum mmul_status mmul_shape_parse(const char *text, struct mmul_shape *shape,
@@ -114,7 +121,7 @@ MMUL_API enum mmul_status mmul_parse_size(const char *text, const char *what, in
                                           struct mmul_error *err);
 
 // Formats "1.5 GiB", "20 B". Returns `text`.
-MMUL_API char *mmul_bytes_format(int64_t bytes, char text[static 32]);
+MMUL_API char *mmul_bytes_format(int64_t bytes, char text[MMUL_AT_LEAST(32)]);
 
 // Returns the bytes of the UTF-8 character at `text`; 0: not a valid one.
 MMUL_API int mmul_utf8_length(const char *text);
@@ -612,7 +619,7 @@ struct mmul_split_options {
 };
 
 // Formats the default folder of shards: "/dev/shm/mpimatmul-<uid>". Returns `text`.
-MMUL_API char *mmul_shard_folder(char text[static 64]);
+MMUL_API char *mmul_shard_folder(char text[MMUL_AT_LEAST(64)]);
 
 // Splits an open matrix: writes <name>_shard_<i>.bin (.npy for float64 and whole numbers) for each
 // part, and <name>_shards.json beside them. Rows (or columns) of all matrices of the stack form one
@@ -637,7 +644,7 @@ MMUL_API enum mmul_status mmul_join_format(const char *name, const char *folder,
 
 // Derives the base name from a path: removes folder, "_shard_<i>" and the ending of a format. For a
 // tensor in a file it is the tensor's name, with '_' for '/'. Returns `name`.
-MMUL_API char *mmul_base_name(const char *path, char name[static 256]);
+MMUL_API char *mmul_base_name(const char *path, char name[MMUL_AT_LEAST(256)]);
 
 // ----------------------------------------------------------------------------------------- devices
 
@@ -1453,7 +1460,7 @@ MMUL_API enum mmul_status mmul_program_plan_json(const struct mmul_program_plan 
 // ranks.
 MMUL_API const char *mmul_program_plan_placement(const struct mmul_program_plan *plan, int value,
                                                  enum mmul_placement_kind *kind,
-                                                 char text[static 96]);
+                                                 char text[MMUL_AT_LEAST(96)]);
 
 // The values that a run leaves on the ranks, where they were computed (made by mmul_program_run in
 // mpimatmul.h).
@@ -1462,7 +1469,8 @@ MMUL_API void mmul_values_destroy(struct mmul_values *values);
 
 // Returns the placement of a value that exists or existed, in the same form.
 MMUL_API const char *mmul_values_placement(const struct mmul_values *values, int value,
-                                           enum mmul_placement_kind *kind, char text[static 96]);
+                                           enum mmul_placement_kind *kind,
+                                           char text[MMUL_AT_LEAST(96)]);
 
 // Summary of a run, the same on all ranks except for its seconds; root's last until the outputs
 // were committed. Local.
@@ -1601,7 +1609,7 @@ MMUL_API bool mmul_script_uses(const struct mmul_script *script, const char *pat
 // After the program has run: formats a line about an optimiser that skipped its step, index 0, 1,
 // ... False: no more. Local, root.
 MMUL_API bool mmul_script_skipped(const struct mmul_script *script, int index,
-                                  char line[static 256]);
+                                  char line[MMUL_AT_LEAST(256)]);
 
 // Gives the next warning about the text, "FILE:LINE:COLUMN: ..."; at most one per place. The line
 // lives as long as the script. False: no more so far. Local, root.

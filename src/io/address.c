@@ -13,10 +13,10 @@
 #include "base/memory.h"
 #include "io/standard_stream.h"
 
-enum mmul_status mmul_address_find(const char *text, struct mmul_address *address,
+enum mmul_status mmul_address_find(const char *text, struct mmul_tensor_address *address,
                                    struct mmul_error *err) {
     struct stat file;
-    struct mmul_address found = {0};
+    struct mmul_tensor_address found = {0};
     enum mmul_status status = mmul_copy_text(text, &found.path, err);
     const bool is_path = mmul_path_is_stdin(text) || lstat(text, &file) == 0;
     char *colon = status == MMUL_OK && !is_path ? strchr(found.path, ':') : NULL;
@@ -35,10 +35,10 @@ enum mmul_status mmul_address_find(const char *text, struct mmul_address *addres
     return status;
 }
 
-void mmul_address_fini(struct mmul_address *address) {
+void mmul_address_fini(struct mmul_tensor_address *address) {
     mmul_free(address->path);
     mmul_free(address->tensor);
-    *address = (struct mmul_address){0};
+    *address = (struct mmul_tensor_address){0};
 }
 
 // Reads a number or nothing at *text and moves *text behind it. Returns false if it exceeds int64.

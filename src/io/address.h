@@ -5,7 +5,7 @@
 
 #include "mpimatmul_local.h"
 
-struct mmul_address {
+struct mmul_tensor_address {
     char *path;   // owned
     char *tensor; // owned, the part behind the colon; NULL: none
 };
@@ -19,9 +19,9 @@ struct mmul_axis_range {
 // Splits the address of an input. If `text` exists as a file, all of it is the path. Else the path
 // is the shortest part before a colon that is a file. If there is none, all of `text` is the path.
 // Fails with MMUL_ERR_SYSTEM.
-enum mmul_status mmul_address_find(const char *text, struct mmul_address *address,
+enum mmul_status mmul_address_find(const char *text, struct mmul_tensor_address *address,
                                    struct mmul_error *err);
-void mmul_address_fini(struct mmul_address *address);
+void mmul_address_fini(struct mmul_tensor_address *address);
 
 // Returns true if `tensor` ends in a range. *length: length of the part before the range.
 bool mmul_address_range(const char *tensor, size_t *length, struct mmul_axis_range *range);

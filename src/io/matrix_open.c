@@ -24,7 +24,7 @@ static enum mmul_status open_file(const char *path, const char *name, struct mmu
 
 static enum mmul_status open_named(struct mmul_inputs *inputs, struct mmul_matrix *matrix,
                                    struct mmul_error *err) {
-    struct mmul_address address = {0};
+    struct mmul_tensor_address address = {0};
     const char *kept = mmul_kept_name(matrix->name);
     enum mmul_status status = kept != NULL ? mmul_copy_text(matrix->name, &address.path, err)
                                            : mmul_address_find(matrix->name, &address, err);

@@ -126,6 +126,22 @@ END
     [ "$output" = "64 struct mmul_convert_options is said to have 4096 bytes, this library ($(version)) knows 24" ]
 }
 
+@test "the headers compile as C++" {
+    command -v c++ > /dev/null || skip "no C++ compiler is installed"
+    local include=$BATS_FILE_TMPDIR/root/opt/mm/include
+    for header in mpimatmul mpimatmul_local; do
+        # shellcheck disable=SC2046 # flags are words
+        run c++ -std=c++11 -fsyntax-only -x c++ -I "$include" $(pkg-config --cflags ompi-c) - <<END
+#include <$header.h>
+char text[96];
+char *shown = mmul_shape_format(mmul_shape(), text);
+END
+        echo "$output"
+        [ "$status" -eq 0 ]
+        ! grep error <<< "$output" || return 1
+    done
+}
+
 @test "the library exports only names with its own prefix" {
     run nm -D --defined-only "$BATS_FILE_TMPDIR/root/opt/mm/lib/libmpimatmul.so"
     [ "$status" -eq 0 ]
