@@ -129,11 +129,15 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
         .count = count,
         .origin = mmul_source_place(e->source, call->at, origin)};
     const bool is_of_before = arguments[0].object.job != e->job;
+    char y[48];
     if (mmul_program_gradients(e->program, &request, made, e->err) != MMUL_OK) {
-        if (is_of_before)
+        if (is_of_before) { // the values of an earlier program have no names here
+            mmul_fail(e->err, MMUL_ERR_DATA, "'%s' has no gradient here: it was computed before",
+                      mmul_source_quote(e->source, arguments[0].node->at, y));
             mmul_hint(e->err,
                       "compute a gradient in the same turn as its y, before any 'if' on a number "
                       "that is computed");
+        }
         return mmul_evaluator_locate(e, call);
     }
     return rebuild_structure(e, x, &gradients, result);

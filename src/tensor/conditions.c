@@ -9,6 +9,7 @@
 #include "tensor/builtins.h"
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
+#include "tensor/loop_costs.h"
 #include "tensor/script.h"
 
 enum truth { FALSE, TRUE, UNKNOWN };
@@ -105,6 +106,8 @@ enum mmul_status mmul_evaluate_condition(struct mmul_evaluator *e, const struct 
     *is_true = truth == TRUE;
     if (status == MMUL_OK && e->script->is_first_reading)
         status = mmul_held_types_note_branch(e, branch, *is_true);
+    else if (status == MMUL_OK && truth == UNKNOWN) // a run has no unknown ones
+        status = mmul_unplanned_block_add(e, branch);
     return status;
 }
 

@@ -60,6 +60,28 @@ void mmul_loop_cost_end(struct mmul_evaluator *e, struct mmul_loop_cost *loop) {
     loop->value_end = e->program->value_count;
 }
 
+// -------------------------------------------------------------------------------------- conditions
+
+enum mmul_status mmul_unplanned_block_add(struct mmul_evaluator *e,
+                                          const struct mmul_node *branch) {
+    const struct mmul_node *statement = branch->first->next->first;
+    while (statement != NULL &&
+           (statement->kind == MMUL_NODE_BREAK || statement->kind == MMUL_NODE_CONTINUE))
+        statement = statement->next;
+    if (statement == NULL)
+        return MMUL_OK;
+    struct mmul_unplanned_block **last = &e->script->unplanned,
+                                *made =
+                                    mmul_arena_allocate(&e->script->arena, sizeof *made, e->err);
+    if (made == NULL)
+        return e->err->status;
+    made->line = mmul_source_line(e->source, branch->at.begin);
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = made;
+    return MMUL_OK;
+}
+
 // ------------------------------------------------------------------------------------------- apart
 
 enum mmul_status mmul_local_training_cost_begin(struct mmul_evaluator *e,
@@ -208,5 +230,10 @@ void mmul_script_print_loops(const struct mmul_script *script, const struct mmul
         if (!is_apart)
             print_apart_alternative(script, plan, loop, cost, stream);
     }
+    for (const struct mmul_unplanned_block *u = script->unplanned; u != NULL; u = u->next)
+        fprintf(stream,
+                "if in line %d: its number is known in a run alone; the plan is without its block, "
+                "and with its else\n",
+                u->line);
     print_aparts(script, plan, stream);
 }

@@ -15,6 +15,15 @@ struct mmul_loop_cost {
     struct mmul_loop_cost *next;
 };
 
+// An `if` on a computed number, which --check takes for false.
+struct mmul_unplanned_block {
+    int line;
+    struct mmul_unplanned_block *next;
+};
+
+// Lists the `if` unless its block only leaves or continues a loop.
+enum mmul_status mmul_unplanned_block_add(struct mmul_evaluator *e, const struct mmul_node *branch);
+
 // A call of apart(): the planned iteration, evaluated as if all nodes worked together.
 struct mmul_local_training_cost {
     int line;

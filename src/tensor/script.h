@@ -181,6 +181,7 @@ struct mmul_script {
     struct mmul_script_turn turn; // iteration of the outermost loop; `end` is 0 outside of loops
     // Only filled for --check, in the order of the text.
     struct mmul_loop_cost *loops;
+    struct mmul_unplanned_block *unplanned;
     struct mmul_local_training_cost *aparts;
     struct mmul_mean_cost *means; // latest first
     double begun_seconds;         // start, on the monotonic clock

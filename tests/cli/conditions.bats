@@ -100,6 +100,8 @@ save("stop.npy", zeros((1, 1)) + stop)'
     program run e.py --check
     expect_status 0
     grep -q '^loop in line 4: up to 2000 turns of ' <<< "$output"
+    [ "$(grep '^if ' <<< "$output")" = \
+        "if in line 7: its number is known in a run alone; the plan is without its block, and with its else" ]
     ranks 2 run e.py --report r.json --log log --html page.html --metrics m.jsonl
     expect_status 0
     py -c 'import json; assert json.load(open("r.json"))["before"]["programs"] > 30'
@@ -202,7 +204,7 @@ $1"
     fails $'for i in loop(3):\n    if sum(x) > 0: if i > 0: break' \
         "e.py:3:20: expected the block on separate lines, found 'if'"
     fails $'for i in loop(3):\n    y = sum(x @ w)\n    if y < 0: break\n    g = grad(y, w)' \
-        "e.py:5:9: 'a value' does not depend on 'a value': it has no gradient" \
+        "e.py:5:9: 'y' has no gradient here: it was computed before" \
         "compute a gradient in the same turn as its y, before any 'if' on a number that is computed"
     # The failure lies in the turn, before its `if` and behind it.
     for last in $'if sum(x) > 20:\n        assert_close(x, 0, 0)' \
