@@ -73,9 +73,8 @@ static void multiply(struct bench *t, int64_t extra_device_bytes) {
                                          .ldb = N,
                                          .c = t->c,
                                          .ldc = LD};
-    t->worker.extra_device_bytes = extra_device_bytes;
-    assert_int_equal(mmul_worker_multiply(&t->worker, &product, &t->err), MMUL_OK);
-    t->worker.extra_device_bytes = 0;
+    assert_int_equal(mmul_worker_multiply_absent(&t->worker, &product, extra_device_bytes, &t->err),
+                     MMUL_OK);
 }
 
 // Sets up a bench with a product that is on the device only.
@@ -208,8 +207,7 @@ static void parts_beyond_float32_integers_are_found(void **state) {
                                          .ldb = COLS,
                                          .c = result,
                                          .ldc = COLS};
-    t->worker.extra_device_bytes = 1;
-    assert_int_equal(mmul_worker_multiply(&t->worker, &product, &t->err), MMUL_OK);
+    assert_int_equal(mmul_worker_multiply_absent(&t->worker, &product, 1, &t->err), MMUL_OK);
     assert_non_null(t->worker.absent[0]);
     struct mmul_host_tile parts[PARTS];
     for (int i = 0; i < PARTS; i++)

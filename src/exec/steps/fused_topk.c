@@ -183,7 +183,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     char place[MMUL_BLOCK_NAME_BYTES];
     mmul_block_name(stage, tile->at, place);
     drop_from_device(stage);
-    enum mmul_status status = mmul_stage_multiply(stage, &product, err);
+    enum mmul_status status = mmul_stage_multiply(stage, &product, 0, err);
     if (status == MMUL_OK && !stage->rank_resources->options->no_verify)
         status = mmul_stage_check(
             stage, &(struct mmul_verifier_block){.product = &product, .place = place}, err);

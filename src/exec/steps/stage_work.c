@@ -68,12 +68,13 @@ static double flops_of(const struct mmul_product *product) {
 // cancelled run can stop.
 static enum mmul_status multiply_in_parts(struct mmul_stage *stage,
                                           const struct mmul_product *product,
-                                          struct mmul_error *err) {
+                                          int64_t extra_device_bytes, struct mmul_error *err) {
     static const double part_flops = 4e8;
     const double flops = flops_of(product);
     enum mmul_status status = MMUL_OK;
     if (!uses_plain_loops(stage) || flops <= part_flops)
-        return mmul_worker_multiply(&stage->rank_resources->worker, product, err);
+        return mmul_worker_multiply_absent(&stage->rank_resources->worker, product,
+                                           extra_device_bytes, err);
     int64_t rows = (int64_t)((double)product->m * part_flops / flops) + 1;
     for (int64_t begin = 0; status == MMUL_OK && begin < product->m; begin += rows) {
         int64_t end = mmul_min(begin + rows, product->m);
@@ -87,10 +88,10 @@ static enum mmul_status multiply_in_parts(struct mmul_stage *stage,
 }
 
 enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
-                                     struct mmul_error *err) {
+                                     int64_t extra_device_bytes, struct mmul_error *err) {
     mmul_watchdog_begin(&stage->rank_resources->watchdog, flops_of(product));
     double begin = mmul_trace_now(stage->rank_resources->trace);
-    enum mmul_status status = multiply_in_parts(stage, product, err);
+    enum mmul_status status = multiply_in_parts(stage, product, extra_device_bytes, err);
     mmul_trace_add(stage->rank_resources->trace, MMUL_TRACE_MULTIPLY, begin, product->m,
                    product->n);
     mmul_watchdog_end(&stage->rank_resources->watchdog);

@@ -20,10 +20,11 @@ bool mmul_stage_is_cancelled(const struct mmul_stage *stage);
 bool mmul_stage_wait(struct mmul_stage *stage, int rank, const _Atomic int64_t *counter,
                      int64_t goal, double *waiting, int64_t pass);
 
-// Multiplies one product on the compute thread: all of its terms, or some that are added to C. The
-// second checks it once all terms are there.
+// Multiplies one product on the compute thread: all of its terms, or some that are added to C.
+// extra_device_bytes: as for mmul_worker_multiply_absent. The second checks it once all terms are
+// there.
 enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
-                                     struct mmul_error *err);
+                                     int64_t extra_device_bytes, struct mmul_error *err);
 enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_verifier_block *block,
                                   struct mmul_error *err);
 

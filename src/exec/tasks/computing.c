@@ -62,16 +62,15 @@ static enum mmul_status multiply_terms(struct mmul_stage *stage, const struct mm
                   end = has_all_terms(stage) ? product->k : work->end;
     const bool checks = stage->sums.rounds == 0;
     struct mmul_product terms = mmul_product_terms(product, begin, end);
-    stage->rank_resources->worker.extra_device_bytes =
+    const int64_t extra_device_bytes =
         is_mine(stage) && checks && terms.k == product->k
             ? mmul_epilogue_bytes_on_device(stage, product->m, product->n)
             : 0;
-    enum mmul_status status = mmul_stage_multiply(stage, &terms, err);
-    stage->rank_resources->worker.extra_device_bytes = 0;
+    enum mmul_status status = mmul_stage_multiply(stage, &terms, extra_device_bytes, err);
     if (status == MMUL_OK && begin > 0 &&
         stage->rank_resources->worker.fallback_products != replaced) {
         terms = mmul_product_terms(product, 0, end);
-        status = mmul_stage_multiply(stage, &terms, err);
+        status = mmul_stage_multiply(stage, &terms, 0, err);
     }
     if (status != MMUL_OK || !has_all_terms(stage) || stage->rank_resources->options->no_verify ||
         !checks)
@@ -166,7 +165,7 @@ static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_bl
         product.beta = first ? 0 : 1;
         product.c_in = product.c;
         product.ldc_in = product.ldc;
-        status = mmul_stage_multiply(stage, &product, err);
+        status = mmul_stage_multiply(stage, &product, 0, err);
     }
     return status;
 }

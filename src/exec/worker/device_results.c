@@ -49,6 +49,7 @@ void mmul_worker_mark_absent(struct mmul_worker *worker, struct mmul_cached_tile
                              const struct mmul_host_tile *holds) {
     mmul_tile_cache_return_result(entry, holds);
     entry->is_taken = true; // until it is downloaded or released
+    entry->summed = 0;
     int at = 0;
     while (at < MMUL_ABSENT_RESULTS - 1 && worker->absent[at] != NULL)
         at++;
@@ -78,7 +79,7 @@ bool mmul_worker_is_absent(struct mmul_worker *worker, const struct mmul_host_ti
 
 bool mmul_worker_has_check_sums(const struct mmul_worker *worker) {
     const struct mmul_cached_tile *entry = worker->absent[0];
-    return entry == NULL || worker->told == entry->holds.rows * entry->holds.cols;
+    return entry == NULL || entry->summed == entry->holds.rows * entry->holds.cols;
 }
 
 void mmul_worker_release_absent(struct mmul_worker *worker, const struct mmul_host_tile *from) {
@@ -284,6 +285,6 @@ bool mmul_worker_compute_sums(void *worker, const struct mmul_check_request *req
     const bool is_told =
         are_finite(request->line_sums, tile.rows) && are_finite(request->line_squares, tile.rows) &&
         are_finite(request->place_sums, tile.cols) && are_finite(request->place_squares, tile.cols);
-    w->told += is_absent && is_told ? tile.rows * tile.cols : 0;
+    entry->summed += is_absent && is_told ? tile.rows * tile.cols : 0;
     return is_told;
 }

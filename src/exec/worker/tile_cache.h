@@ -29,7 +29,8 @@ struct mmul_cached_tile {
     // the check.
     bool is_sound;
     int64_t asked;
-    uint32_t bits; // if is_sound: sum of the tile's bits (device/matrix_sums.h)
+    int64_t summed; // elements of an absent product for which the check has sums
+    uint32_t bits;  // if is_sound: sum of the tile's bits (device/matrix_sums.h)
 };
 
 struct mmul_tile_cache {

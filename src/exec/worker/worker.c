@@ -118,6 +118,7 @@ struct pending {
 struct job {
     struct mmul_worker *worker;
     const struct mmul_product *p;
+    int64_t extra_device_bytes; // of mmul_worker_multiply_absent
     struct source a, b, c;
     struct way ways[SIDES];
     int64_t tiles;              // tiles of C before the present one
@@ -206,8 +207,8 @@ static bool result_stays(const struct job *job) {
     mmul_device_describe(worker->context->device, &info);
     const double count = (double)job->p->m * (double)job->p->n, bytes = 4 * count,
                  operands = cached_operand_bytes(job, &job->a) + cached_operand_bytes(job, &job->b),
-                 beside = fmax(operands, (double)worker->extra_device_bytes);
-    return worker->extra_device_bytes > 0 && job->c.borrowed == NULL && job->p->beta == 0 &&
+                 beside = fmax(operands, (double)job->extra_device_bytes);
+    return job->extra_device_bytes > 0 && job->c.borrowed == NULL && job->p->beta == 0 &&
            job->c.whole.dtype == MMUL_F32 && is_lasting(worker, MMUL_LASTING_C) &&
            mmul_device_can_map(worker->context->device) && count <= INT32_MAX &&
            (info.max_allocation_bytes == 0 || bytes <= (double)info.max_allocation_bytes) &&
@@ -293,17 +294,15 @@ static enum mmul_status multiply_tiles(struct job *job, struct mmul_error *err) 
             }
             job->tiles++;
         }
-    if (status == MMUL_OK && job->all != NULL) {
+    if (status == MMUL_OK && job->all != NULL)
         mmul_worker_mark_absent(worker, job->all, &job->c.whole);
-        worker->told = 0;
-    }
     for (int i = 0; status == MMUL_OK && i < c_lanes(job); i++)
         status = download_result(job, &job->on_device[(job->tiles + i) % c_lanes(job)], err);
     return status == MMUL_OK ? mmul_device_wait(worker->context->device, err) : status;
 }
 
 static enum mmul_status multiply_on_device(struct mmul_worker *worker, const struct mmul_product *p,
-                                           struct mmul_error *err) {
+                                           int64_t extra_device_bytes, struct mmul_error *err) {
     // A device that works in place needs no tiles.
     const bool in_place = mmul_worker_uses_in_place(worker, p->a_dtype) &&
                           mmul_worker_uses_in_place(worker, p->b_dtype);
@@ -311,6 +310,7 @@ static enum mmul_status multiply_on_device(struct mmul_worker *worker, const str
         in_place ? (struct mmul_tile){.m = p->m, .n = p->n, .k = p->k} : worker->tile;
     struct job job = {.worker = worker,
                       .p = p,
+                      .extra_device_bytes = extra_device_bytes,
                       .ways = {[SIDE_M] = {.size = p->m, .most = tile.m},
                                [SIDE_N] = {.size = p->n, .most = tile.n},
                                [SIDE_K] = {.size = p->k, .most = tile.k}}};
@@ -396,7 +396,6 @@ void mmul_worker_abandon(struct mmul_worker *worker) {
     worker->kept = (struct mmul_tile_cache){.most = MMUL_CACHED_TILES}; // as in release_device
     worker->staging = (struct mmul_staging_buffer){0};
     memset(worker->absent, 0, sizeof worker->absent);
-    worker->extra_device_bytes = 0;
     worker->replaced = true;
     worker->fallback_products++;
 }
@@ -431,8 +430,9 @@ static void scale_c(const struct mmul_product *p) {
         }
 }
 
-enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
-                                      const struct mmul_product *product, struct mmul_error *err) {
+enum mmul_status mmul_worker_multiply_absent(struct mmul_worker *worker,
+                                             const struct mmul_product *product,
+                                             int64_t extra_device_bytes, struct mmul_error *err) {
     worker->products++;
     if (product->alpha == 0) {
         scale_c(product);
@@ -442,7 +442,7 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
         load_c_in(worker, product);
         enum mmul_status status = worker->replaced ? resize_tile(worker, product, err) : MMUL_OK;
         if (status == MMUL_OK)
-            status = multiply_on_device(worker, product, err);
+            status = multiply_on_device(worker, product, extra_device_bytes, err);
         if (status == MMUL_OK)
             return MMUL_OK;
         worker->fallback_products++;
@@ -450,6 +450,11 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
         if (status != MMUL_OK)
             return status;
     }
+}
+
+enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
+                                      const struct mmul_product *product, struct mmul_error *err) {
+    return mmul_worker_multiply_absent(worker, product, 0, err);
 }
 
 // ---------------------------------------------------------- preparation for the following products

@@ -39,11 +39,6 @@ struct mmul_worker {
     // Entries of `kept` with absent results, which only the device has: a product's result, then
     // results made from parts of it, then from parts of those. NULL after the last.
     struct mmul_cached_tile *absent[MMUL_ABSENT_RESULTS];
-    // The result of the next product, in lasting memory, may stay on the device. The device must
-    // have room for all of it, and beside it for this many bytes of later operations. 0: the result
-    // is downloaded.
-    int64_t extra_device_bytes;
-    int64_t told; // elements of an absent product for which the check has sums
     // the product must be made again: its only copy was on a replaced device
     bool must_repeat_product;
     struct mmul_staging_buffer staging;
@@ -70,14 +65,20 @@ enum mmul_status mmul_worker_reconfigure(struct mmul_worker *worker,
                                          const struct mmul_worker_options *options,
                                          struct mmul_error *err);
 
-// Computes one product. On return C is complete, or absent (extra_device_bytes), and no operation
-// is in flight. Tiles of A and B that the device still holds from earlier products, by their
-// address in host memory, are not uploaded again. C_in may be C itself: if the device was replaced
-// meanwhile (see fallback_products), the content of C is then undefined.
+// Computes one product. On return C is complete, and no operation is in flight. Tiles of A and B
+// that the device still holds from earlier products, by their address in host memory, are not
+// uploaded again. C_in may be C itself: if the device was replaced meanwhile (see
+// fallback_products), the content of C is then undefined.
 // Fails with MMUL_ERR_UNAVAILABLE if a device failed and no_fallback is set, or if no device is
 // left.
 enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
                                       const struct mmul_product *product, struct mmul_error *err);
+
+// As mmul_worker_multiply, but C, in lasting memory, becomes absent if the device has room for all
+// of it, and beside it for this many bytes of later operations. 0: C is downloaded.
+enum mmul_status mmul_worker_multiply_absent(struct mmul_worker *worker,
+                                             const struct mmul_product *product,
+                                             int64_t extra_device_bytes, struct mmul_error *err);
 
 // invalidate_operands: the caller reports that operands of earlier products that are not lasting
 // have changed in host memory. invalidate_memory: [begin, end), which held a lasting matrix, is
