@@ -11,6 +11,10 @@ enum mmul_dtype mmul_product_dtype(const struct mmul_product *product) {
     return mmul_dtype_of_product(product->a_dtype, product->b_dtype);
 }
 
+double mmul_product_flops(const struct mmul_product *product) {
+    return 2.0 * (double)product->m * (double)product->n * (double)product->k;
+}
+
 struct mmul_product mmul_product_transpose(const struct mmul_product *product) {
     struct mmul_product t = *product;
     t.transpose_a = !product->transpose_b;

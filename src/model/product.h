@@ -28,6 +28,8 @@ struct mmul_product {
 // Returns the type of C and C_in in memory, and of the device's arithmetic.
 enum mmul_dtype mmul_product_dtype(const struct mmul_product *product);
 
+double mmul_product_flops(const struct mmul_product *product);
+
 // Returns the same numbers in the same memory as C^T := alpha op(B)^T op(A)^T + beta C_in^T.
 // Applied twice, this is the product itself.
 struct mmul_product mmul_product_transpose(const struct mmul_product *product);

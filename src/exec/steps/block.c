@@ -5,9 +5,9 @@
 #include "exec/steps/block.h"
 
 #include "base/integer.h"
+#include "exec/steps/checks.h"
 #include "exec/steps/product.h"
 #include "exec/steps/rank_resources.h"
-#include "exec/steps/stage_work.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 
@@ -265,5 +265,5 @@ enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_bl
                                                 .looked_at =
                                                     looked_at.m == product.m ? NULL : &looked_at,
                                                 .place = mmul_block_name(stage, b, place)};
-    return mmul_stage_check(stage, &checked, err);
+    return mmul_stage_check_product(stage, &checked, false, err);
 }

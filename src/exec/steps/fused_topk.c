@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/steps/block.h"
+#include "exec/steps/checks.h"
 #include "exec/steps/map_check.h"
 #include "exec/steps/rank_resources.h"
 #include "exec/steps/stage_work.h"
@@ -184,9 +185,9 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     mmul_block_name(stage, tile->at, place);
     drop_from_device(stage);
     enum mmul_status status = mmul_stage_multiply(stage, &product, 0, err);
-    if (status == MMUL_OK && !stage->rank_resources->options->no_verify)
-        status = mmul_stage_check(
-            stage, &(struct mmul_verifier_block){.product = &product, .place = place}, err);
+    if (status == MMUL_OK)
+        status = mmul_stage_check_product(
+            stage, &(struct mmul_verifier_block){.product = &product, .place = place}, false, err);
     if (status == MMUL_OK)
         status = find_largest(stage, tile, place, err);
     if (status == MMUL_OK)

@@ -32,7 +32,7 @@ enum mmul_status mmul_fused_topk_init(struct mmul_stage *stage, int64_t rows,
                                       struct mmul_error *err);
 void mmul_fused_topk_fini(struct mmul_stage *stage);
 
-// Makes a block of the result. Fails as mmul_stage_multiply, mmul_stage_check and
+// Makes a block of the result. Fails as mmul_stage_multiply, mmul_stage_check_product and
 // mmul_stage_run_map, and with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_fused_topk_make_block(struct mmul_stage *stage,
                                             const struct mmul_block_owner *part,

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "exec/setup/fallback.h"
+#include "exec/steps/checks.h"
 #include "exec/steps/rank_resources.h"
 #include "model/dtype.h"
 
@@ -213,76 +213,62 @@ enum mmul_status mmul_map_check_sample(const struct mmul_host_map *host, struct 
     return status;
 }
 
-// ---------------------------------------------------------------------------------- second chances
+// ------------------------------------------------------------------------------------ the method
 
-static enum mmul_status replace_device(struct mmul_stage *stage, int64_t wrong, const char *place,
-                                       struct mmul_error *err) {
-    char why[320];
-    if (wrong > 0)
-        snprintf(why, sizeof why, "%lld wrong row%s in %s", (long long)wrong, wrong == 1 ? "" : "s",
-                 place);
-    else
-        snprintf(why, sizeof why, "%s changed after they were computed", place);
-    const enum mmul_status status =
-        mmul_worker_replace_wrong_device(&stage->rank_resources->worker, why, place, err);
-    return status == MMUL_OK ? mmul_worker_check_lost_results(&stage->rank_resources->worker, err)
-                             : status;
-}
+struct sampled {
+    const struct mmul_host_map *host;
+    uint64_t seed;
+};
 
-static enum mmul_status check_sample(struct mmul_stage *stage, const struct mmul_host_map *host,
-                                     int64_t *wrong, struct mmul_error *err) {
-    struct mmul_worker *worker = &stage->rank_resources->worker;
-    const uint64_t seed = stage->rank_resources->options->verify_seed;
-    int64_t looked_at = 0;
-    enum mmul_status status = MMUL_OK;
-    if (worker->judge == NULL)
-        status = mmul_device_open("reference", &worker->judge, err);
-    mmul_stopwatch_enter(&stage->rank_resources->watch,
-                         &stage->rank_resources->mine.verify_seconds);
-    if (status == MMUL_OK)
-        status = mmul_map_check_sample(host, worker->judge, seed, wrong, &looked_at, err);
-    mmul_stopwatch_enter(&stage->rank_resources->watch,
-                         &stage->rank_resources->mine.compute_seconds);
-    stage->verifier.lines_checked += looked_at;
+static enum mmul_status compute(struct mmul_verification *v, struct mmul_error *err) {
+    const struct sampled *block = v->block;
+    const int64_t errors = v->worker->download_errors;
+    const enum mmul_status status = mmul_worker_map(v->worker, block->host, err);
+    v->changed = v->worker->download_errors - errors;
     return status;
 }
 
-// Makes the block until the sample is right, or the device is trusted.
-static enum mmul_status make_until_right(struct mmul_stage *stage, const struct mmul_host_map *host,
-                                         const char *place, struct mmul_error *err) {
-    struct mmul_worker *worker = &stage->rank_resources->worker;
-    for (bool is_first = true;; is_first = false) {
-        int64_t wrong = 0, download_errors = worker->download_errors;
-        enum mmul_status status = mmul_worker_map(worker, host, err);
-        if (status != MMUL_OK || stage->rank_resources->options->no_verify ||
-            mmul_device_is_trusted(worker->context->device))
-            return status;
-        status = check_sample(stage, host, &wrong, err);
-        download_errors = worker->download_errors - download_errors;
-        if (status != MMUL_OK || (wrong == 0 && download_errors == 0))
-            return status;
-        stage->verifier.blocks_recomputed += is_first;
-        stage->verifier.lines_wrong += is_first ? mmul_max(wrong, download_errors) : 0;
-        stage->verifier.lines_recomputed += host->map.rows;
-        status = replace_device(stage, wrong, place, err);
-        if (status != MMUL_OK)
-            return status;
-    }
+static enum mmul_status recompute(struct mmul_verification *v, struct mmul_error *err) {
+    const struct sampled *block = v->block;
+    const enum mmul_status status = mmul_worker_check_lost_results(v->worker, err);
+    v->recomputed = block->host->map.rows;
+    return status == MMUL_OK ? compute(v, err) : status;
 }
+
+static enum mmul_status look(struct mmul_verification *v, struct mmul_error *err) {
+    const struct sampled *block = v->block;
+    struct mmul_worker *worker = v->worker;
+    v->line = "row";
+    if (worker->judge == NULL && mmul_device_open("reference", &worker->judge, err) != MMUL_OK)
+        return err->status;
+    return mmul_map_check_sample(block->host, worker->judge, block->seed, &v->wrong, &v->lines,
+                                 err);
+}
+
+const struct mmul_check_method mmul_map_check = {
+    .trusts_cpu = true, .look = look, .recompute = recompute};
 
 enum mmul_status mmul_stage_run_map(struct mmul_stage *stage, const struct mmul_host_map *host,
                                     const char *place, struct mmul_error *err) {
     // work per element; a device's speed is known for products only
     static const double flops_each = 10;
+    struct mmul_rank_resources *resources = stage->rank_resources;
+    const double flops = flops_each * mmul_host_map_work(host);
     uint32_t carried;
     struct mmul_host_map checked = *host;
-    checked.maker = &stage->rank_resources->worker;
-    if (!stage->rank_resources->options->no_verify && mmul_map_supports_checksum(host->map.kind))
+    checked.maker = &resources->worker;
+    if (!resources->options->no_verify && mmul_map_supports_checksum(host->map.kind))
         checked.map.carried = &carried;
-    mmul_watchdog_begin(&stage->rank_resources->watchdog, flops_each * mmul_host_map_work(host));
-    enum mmul_status status = make_until_right(stage, &checked, place, err);
-    mmul_watchdog_end(&stage->rank_resources->watchdog);
-    return status;
+    const struct sampled block = {&checked, resources->options->verify_seed};
+    struct mmul_verification v = {.worker = &resources->worker,
+                                  .block = &block,
+                                  .place = place,
+                                  .rows = host->map.matrices * host->map.rows,
+                                  .cols = host->map.cols};
+    mmul_watchdog_begin(&resources->watchdog, flops);
+    const enum mmul_status status = compute(&v, err);
+    mmul_watchdog_end(&resources->watchdog);
+    return status == MMUL_OK ? mmul_stage_check(stage, MMUL_CHECK_MAP, &v, flops, err) : status;
 }
 
 // Returns true if argmax, argmin or topk found a NaN in the row. If the row holds any, the first

@@ -10,6 +10,8 @@
 #include "exec/steps/stage.h"
 #include "exec/worker/host_map.h"
 
+extern const struct mmul_check_method mmul_map_check;
+
 // Runs `host` on the compute thread and checks it. `place` names the block in errors. Detects a
 // hanging device. The successor repeats wrong results, and they are counted like those of products.
 // Fails as mmul_worker_map, and with MMUL_ERR_WRONG if the block stays wrong.

@@ -105,7 +105,7 @@ void mmul_product_fini(struct mmul_stage *stage) {
     mmul_free(stage->product);
 }
 
-// --------------------------------------------------------------------------------- what is known
+// ------------------------------------------------------------------------------- cached buffers
 
 void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass) {
     if (stage->product == NULL)

@@ -26,8 +26,9 @@
 // none).
 struct mmul_check_findings {
     _Atomic int64_t blocks_right, blocks_garbled, plain_done, plain_lines, plain_flops;
-    int64_t check_lines; // compute thread: lines of the block being checked
-    bool was_wrong;      // compute thread: the block was not right at once
+    // compute thread: lines of the product's block being checked; 0: none
+    int64_t check_lines;
+    bool was_wrong; // compute thread: the block was not right at once
 };
 
 struct mmul_rank_resources {

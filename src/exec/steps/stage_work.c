@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Multiplies and checks one product on the rank's device under a deadline, and waits for counters.
+// Multiplies one product on the rank's device under a deadline, and waits for counters.
 #include "exec/steps/stage_work.h"
 
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/steps/rank_resources.h"
-#include "exec/threads/compute_thread.h"
 
 bool mmul_stage_is_cancelled(const struct mmul_stage *stage) {
     return atomic_load(&stage->rank_resources->progress->cancelled) != 0;
@@ -47,21 +46,18 @@ static void note_plain_work(struct mmul_stage *stage, int64_t done, int64_t line
 enum mmul_status mmul_stage_may_recompute(void *context, int64_t done, int64_t total,
                                           struct mmul_error *err) {
     struct mmul_stage *stage = context;
-    if (done == 0 && !stage->rank_resources->findings.was_wrong &&
-        2 * total >= stage->rank_resources->findings.check_lines)
-        atomic_fetch_add(&stage->rank_resources->findings.blocks_garbled, 1);
-    stage->rank_resources->findings.was_wrong = true;
+    struct mmul_check_findings *findings = &stage->rank_resources->findings;
+    const int64_t lines = findings->check_lines;
+    if (done == 0 && lines > 0 && !findings->was_wrong && 2 * total >= lines)
+        atomic_fetch_add(&findings->blocks_garbled, 1);
+    findings->was_wrong = true;
     if (done > 0)
         note_plain_work(stage, done, total,
                         (double)atomic_load(&stage->rank_resources->watchdog.flops) *
-                            (double)total / (double)stage->rank_resources->findings.check_lines);
+                            (double)total / (double)lines);
     if (mmul_stage_is_cancelled(stage))
         return mmul_fail(err, MMUL_ERR_STOPPED, "another failure has ended the run");
     return stage->is.kind->look != NULL ? stage->is.kind->look(stage, err) : MMUL_OK;
-}
-
-static double flops_of(const struct mmul_product *product) {
-    return 2.0 * (double)product->m * (double)product->n * (double)product->k;
 }
 
 // Multiplies whole on a device. Plain loops multiply in parts of about a second, so that a
@@ -70,7 +66,7 @@ static enum mmul_status multiply_in_parts(struct mmul_stage *stage,
                                           const struct mmul_product *product,
                                           int64_t extra_device_bytes, struct mmul_error *err) {
     static const double part_flops = 4e8;
-    const double flops = flops_of(product);
+    const double flops = mmul_product_flops(product);
     enum mmul_status status = MMUL_OK;
     if (!uses_plain_loops(stage) || flops <= part_flops)
         return mmul_worker_multiply_absent(&stage->rank_resources->worker, product,
@@ -89,33 +85,11 @@ static enum mmul_status multiply_in_parts(struct mmul_stage *stage,
 
 enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
                                      int64_t extra_device_bytes, struct mmul_error *err) {
-    mmul_watchdog_begin(&stage->rank_resources->watchdog, flops_of(product));
+    mmul_watchdog_begin(&stage->rank_resources->watchdog, mmul_product_flops(product));
     double begin = mmul_trace_now(stage->rank_resources->trace);
     enum mmul_status status = multiply_in_parts(stage, product, extra_device_bytes, err);
     mmul_trace_add(stage->rank_resources->trace, MMUL_TRACE_MULTIPLY, begin, product->m,
                    product->n);
-    mmul_watchdog_end(&stage->rank_resources->watchdog);
-    return status;
-}
-
-enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_verifier_block *block,
-                                  struct mmul_error *err) {
-    const struct mmul_product *product = block->product;
-    struct mmul_verifier *verifier = &stage->verifier;
-    mmul_watchdog_begin(&stage->rank_resources->watchdog, flops_of(product));
-    mmul_stopwatch_enter(&stage->rank_resources->watch,
-                         &stage->rank_resources->mine.verify_seconds);
-    stage->rank_resources->findings.check_lines =
-        verifier->axis == MMUL_ROWS ? product->n : product->m;
-    stage->rank_resources->findings.was_wrong = false;
-    double begin = mmul_trace_now(stage->rank_resources->trace);
-    enum mmul_status status =
-        mmul_verifier_check(verifier, &stage->rank_resources->worker, block, err);
-    mmul_trace_add(stage->rank_resources->trace, MMUL_TRACE_CHECK, begin, product->m, product->n);
-    atomic_fetch_add(&stage->rank_resources->findings.blocks_right,
-                     !stage->rank_resources->findings.was_wrong);
-    mmul_stopwatch_enter(&stage->rank_resources->watch,
-                         &stage->rank_resources->mine.compute_seconds);
     mmul_watchdog_end(&stage->rank_resources->watchdog);
     return status;
 }
@@ -131,21 +105,4 @@ int mmul_stage_wait_for_panel(struct mmul_stage *stage, int done) {
 bool mmul_stage_wait_for_sums(struct mmul_stage *stage, int round) {
     return mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->sums_finished, round + 1,
                            &stage->rank_resources->mine.scatter_seconds, -1);
-}
-
-enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
-                                            const struct mmul_check_need *need, uint64_t seed,
-                                            struct mmul_error *err) {
-    const struct mmul_verifier_request request = {
-        .axis = need->axis,
-        .piece_units_max = need->piece_units,
-        .panel_units_max = need->panel_units,
-        .k_max = need->k,
-        .piece_count = 1,
-        .cached_count = need->saved,
-        .seed = seed,
-        .watch = {mmul_stage_may_recompute, stage},
-        .parallel = {stage->rank_resources->context->fallback_threads, mmul_helper_threads_run}};
-    return mmul_verifier_init(&stage->verifier, &stage->rank_resources->verifier_room, &request,
-                              err);
 }

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Work of all kinds of stages with a product on the compute thread: multiply it, check it, and wait
-// for traffic and other ranks.
+// Work of all kinds of stages with a product on the compute thread: multiply it, and wait for
+// traffic and other ranks.
 #pragma once
 
 #include "exec/steps/stage.h"
-
-// Creates the verifier of the stage's products, in the run's room. Fails with MMUL_ERR_SYSTEM
-// (memory).
-enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
-                                            const struct mmul_check_need *need, uint64_t seed,
-                                            struct mmul_error *err);
 
 bool mmul_stage_is_cancelled(const struct mmul_stage *stage);
 
@@ -21,12 +15,9 @@ bool mmul_stage_wait(struct mmul_stage *stage, int rank, const _Atomic int64_t *
                      int64_t goal, double *waiting, int64_t pass);
 
 // Multiplies one product on the compute thread: all of its terms, or some that are added to C.
-// extra_device_bytes: as for mmul_worker_multiply_absent. The second checks it once all terms are
-// there.
+// extra_device_bytes: as for mmul_worker_multiply_absent.
 enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
                                      int64_t extra_device_bytes, struct mmul_error *err);
-enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_verifier_block *block,
-                                  struct mmul_error *err);
 
 // Waits until more than `done` panels have arrived from stage->panels_from. Returns their number,
 // or -1 if the run was cancelled.

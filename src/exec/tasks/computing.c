@@ -8,6 +8,7 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/steps/block.h"
+#include "exec/steps/checks.h"
 #include "exec/steps/fused_topk.h"
 #include "exec/steps/grid_check.h"
 #include "exec/steps/map_blocks.h"
@@ -37,12 +38,11 @@ static enum mmul_status check_block(struct mmul_stage *stage, const struct mmul_
                                     const char *place, struct mmul_error *err) {
     const struct mmul_work *work = &stage->works->current_work;
     const int64_t recomputed = stage->verifier.blocks_recomputed;
-    bool excused = work->begin > 0 && !is_mine(stage);
-    stage->verifier.errors_may_be_foreign = excused;
+    const bool excused = work->begin > 0 && !is_mine(stage);
     if (stage->product == NULL) // C's memory may now be read transposed
         mmul_verifier_invalidate(&stage->verifier);
     const struct mmul_verifier_block all = {.product = product, .place = place};
-    enum mmul_status status = mmul_stage_check(stage, &all, err);
+    enum mmul_status status = mmul_stage_check_product(stage, &all, excused, err);
     if (excused && stage->verifier.blocks_recomputed > recomputed)
         mmul_context_warn(stage->rank_resources->context,
                           "%s were wrong as rank %d had begun them: computed again", place,
@@ -72,8 +72,7 @@ static enum mmul_status multiply_terms(struct mmul_stage *stage, const struct mm
         terms = mmul_product_terms(product, 0, end);
         status = mmul_stage_multiply(stage, &terms, 0, err);
     }
-    if (status != MMUL_OK || !has_all_terms(stage) || stage->rank_resources->options->no_verify ||
-        !checks)
+    if (status != MMUL_OK || !has_all_terms(stage) || !checks)
         return status;
     return check_block(stage, product, place, err);
 }

@@ -1,404 +1,94 @@
 // SPDX-License-Identifier: MIT
-// Checks and repeated computation. After one wrong line, no part of the block from that device is
-// trusted, because other errors may be below the tolerance.
-// - A device with memory of its own: the next device (OpenCL: the CPU) computes the whole block
-//   again, and the caches of the device are dropped.
-// - A CPU: it computes the whole block again with other cuts. Plain loops then compute the lines
-//   (rows or columns) that are still wrong; a whole large block would take them hours.
-// The device after the one that erred replaces it for the rest of the run. In this file, lines are
-// rows of a product with the rank's piece as B; if rows are split, that is the transposed product.
-// Counts the results and prints nothing.
+// The sequence of a check, for every method: look, look again, recompute, record. Knows neither the
+// blocks nor the mathematics of their check, and prints nothing.
 #include "exec/worker/verify.h"
 
-#include <string.h>
-
 #include "base/integer.h"
-#include "base/memory.h"
-#include "base/random.h"
 #include "base/status.h"
 
-static void drop_pieces(struct mmul_verifier_memory *room) {
-    for (int64_t i = 0; i < room->piece_count; i++)
-        mmul_check_destroy(room->pieces[i].check);
-    mmul_free(room->pieces);
-    mmul_free(room->wrong);
-    room->pieces = NULL;
-    room->wrong = NULL;
-    room->piece_count = room->oldest = 0;
+bool mmul_verification_is_needed(const struct mmul_verification *v) {
+    return !(v->method->trusts_cpu && mmul_device_is_trusted(v->worker->context->device));
 }
 
-static void drop_saved(struct mmul_verifier_memory *room) {
-    for (int64_t i = 0; room->saved != NULL && i < room->size.cached_count; i++)
-        mmul_free(room->saved[i].numbers);
-    mmul_free(room->saved);
-    room->saved = NULL;
+enum mmul_status mmul_verification_watch(const struct mmul_verification *v, int64_t done,
+                                         int64_t total, struct mmul_error *err) {
+    const struct mmul_verifier_callback *watch = &v->verifier->watch;
+    return watch->look != NULL ? watch->look(watch->context, done, total, err) : MMUL_OK;
 }
 
-static enum mmul_status create_saved(struct mmul_verifier_memory *room, struct mmul_error *err) {
-    const int64_t count = room->size.cached_count;
-    enum mmul_status status = MMUL_ALLOCATE(room->saved, count, "verification", err);
-    for (int64_t i = 0; status == MMUL_OK && i < count; i++)
-        status = MMUL_ALLOCATE_RAW(room->saved[i].numbers, room->size.cached_numbers,
-                                   "verification", err);
-    return status;
-}
-
-static enum mmul_status create_pieces(struct mmul_verifier_memory *room, int64_t count,
-                                      struct mmul_parallel parallel, struct mmul_error *err) {
-    enum mmul_status status =
-        MMUL_ALLOCATE(room->wrong, room->size.panel_units, "verification", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(room->pieces, count, "verification", err);
-    while (status == MMUL_OK && room->piece_count < count) {
-        struct mmul_check **check = &room->pieces[room->piece_count].check;
-        status = mmul_check_create_room(room->size.check_bytes, check, err);
-        if (status != MMUL_OK)
-            break;
-        mmul_check_set_parallel(*check, parallel);
-        room->piece_count++;
-    }
-    return status;
-}
-
-// Grows the room to the largest request so far.
-static enum mmul_status reserve(struct mmul_verifier_memory *room,
-                                const struct mmul_verifier_request *r, struct mmul_error *err) {
-    const struct mmul_check_need need = {r->axis, r->piece_units_max, r->panel_units_max, r->k_max,
-                                         r->cached_count};
-    const int64_t pieces = mmul_max(room->piece_count, r->piece_count);
-    struct mmul_check_size size = room->size;
-    mmul_check_size_add(&size, &need);
-    const bool is_larger = pieces > room->piece_count ||
-                           size.check_bytes > room->size.check_bytes ||
-                           size.panel_units > room->size.panel_units,
-               saves_others = size.cached_count != room->size.cached_count ||
-                              size.cached_numbers != room->size.cached_numbers;
-    if (is_larger)
-        drop_pieces(room);
-    if (saves_others)
-        drop_saved(room);
-    room->size = size;
-    enum mmul_status status = is_larger ? create_pieces(room, pieces, r->parallel, err) : MMUL_OK;
-    return status == MMUL_OK && saves_others ? create_saved(room, err) : status;
-}
-
-enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
-                                    struct mmul_verifier_memory *room,
-                                    const struct mmul_verifier_request *request,
-                                    struct mmul_error *err) {
-    const struct mmul_verifier_request *r = request;
-    *verifier = (struct mmul_verifier){.room = room,
-                                       .axis = r->axis,
-                                       .piece_units_max = r->piece_units_max,
-                                       .k_max = r->k_max,
-                                       .piece_lasts = r->cached_count > 0,
-                                       .seed = r->seed,
-                                       .watch = r->watch};
-    room->user = NULL;
-    return reserve(room, r, err);
-}
-
-void mmul_verifier_room_fini(struct mmul_verifier_memory *room) {
-    drop_pieces(room);
-    drop_saved(room);
-    *room = (struct mmul_verifier_memory){0};
-}
-
-void mmul_verifier_invalidate(struct mmul_verifier *verifier) {
-    if (verifier->room != NULL)
-        verifier->room->user = NULL;
-}
-
-// Returns the product with the piece as B. The function is its own inverse.
-static struct mmul_product turn(const struct mmul_verifier *v, const struct mmul_product *product) {
-    return v->axis == MMUL_ROWS ? mmul_product_transpose(product) : *product;
-}
-
-// ---------------------------------------------------------------------------------- lasting pieces
-
-void mmul_verifier_invalidate_memory(struct mmul_verifier_memory *room, const void *begin,
-                                     const void *end) {
-    for (int64_t i = 0; room->saved != NULL && i < room->size.cached_count; i++) {
-        struct mmul_saved_projection *s = &room->saved[i];
-        if ((const char *)s->begin < (const char *)end &&
-            (const char *)s->end > (const char *)begin)
-            s->begin = s->end = NULL;
-    }
-}
-
-// Returns the key of a product's piece.
-static struct mmul_saved_projection key_of(const struct mmul_verifier *v,
-                                           const struct mmul_product *p) {
-    const int64_t lines = p->transpose_b ? p->n : p->k, length = p->transpose_b ? p->k : p->n;
-    const int64_t span = ((lines - 1) * p->ldb + length) * (int64_t)mmul_dtype_bytes(p->b_dtype);
-    return (struct mmul_saved_projection){.begin = p->b,
-                                          .end = (const char *)p->b + span,
-                                          .units = p->n,
-                                          .ld = p->ldb,
-                                          .k = p->k,
-                                          .dtype = p->b_dtype,
-                                          .transposed = p->transpose_b,
-                                          .has_c_in = p->beta != 0,
-                                          .seed = v->seed};
-}
-
-static bool are_same(const struct mmul_saved_projection *a, const struct mmul_saved_projection *b) {
-    return a->begin == b->begin && a->units == b->units && a->ld == b->ld && a->k == b->k &&
-           a->dtype == b->dtype && a->transposed == b->transposed && a->has_c_in == b->has_c_in &&
-           a->seed == b->seed;
-}
-
-// Begins a check with the saved projection of the piece. Without one, projects the piece and saves
-// the result.
-static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul_product *p,
-                                      struct mmul_check *check, struct mmul_error *err) {
-    struct mmul_verifier_memory *room = v->room;
-    struct mmul_saved_projection key = key_of(v, p), *oldest = &room->saved[0];
-    key.used = ++room->requests;
-    for (int64_t i = 0; i < room->size.cached_count; i++) {
-        struct mmul_saved_projection *s = &room->saved[i];
-        if (are_same(s, &key)) {
-            s->used = key.used;
-            mmul_check_resume(check, p, v->seed, s->numbers);
-            return MMUL_OK;
-        }
-        if (s->begin == NULL || (oldest->begin != NULL && s->used < oldest->used))
-            oldest = s;
-    }
-    enum mmul_status status = mmul_check_begin(check, p, v->seed, err);
-    key.numbers = oldest->numbers;
-    if (status == MMUL_OK && mmul_check_save(check, key.numbers))
-        *oldest = key;
-    return status;
-}
-
-// Begins a check, or returns the one with the cached projection of the piece. On success *check is
-// the check begun with it.
-static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_product *p,
-                                    struct mmul_check **check, struct mmul_error *err) {
-    struct mmul_verifier_memory *room = v->room;
-    for (int64_t i = 0; room->user != v && i < room->piece_count; i++) {
-        room->pieces[i].piece = NULL;
-        mmul_check_fit(room->pieces[i].check, v->piece_units_max, v->k_max);
-    }
-    room->user = v;
-    for (int64_t i = 0; p->b != NULL && i < room->piece_count; i++) {
-        const struct mmul_projection *known = &room->pieces[i];
-        if (known->piece != p->b || known->units != p->n || known->ld != p->ldb)
-            continue;
-        *check = known->check;
-        return MMUL_OK;
-    }
-    struct mmul_projection *next = &room->pieces[room->oldest];
-    mmul_check_set_source(next->check, v->source);
-    room->oldest = (room->oldest + 1) % room->piece_count;
-    *check = next->check;
-    enum mmul_status status = v->piece_lasts && p->b != NULL
-                                  ? begin_lasting(v, p, *check, err)
-                                  : mmul_check_begin(*check, p, v->seed, err);
-    next->piece = status == MMUL_OK ? p->b : NULL;
-    next->units = p->n;
-    next->ld = p->ldb;
-    return status;
-}
-
-static enum mmul_status look(const struct mmul_verifier *v, int64_t done, int64_t total,
-                             struct mmul_error *err) {
-    return v->watch.look != NULL ? v->watch.look(v->watch.context, done, total, err) : MMUL_OK;
-}
-
-// Returns the lines to compute again between two callbacks: about one second of plain loops.
-static int64_t lines_at_once(const struct mmul_worker *worker, const struct mmul_product *p) {
-    static const double flops = 4e8;
-    if (!mmul_device_is_plain(worker->context->device))
-        return p->m;
-    double lines = flops / (2.0 * (double)p->n * (double)p->k);
-    return lines >= (double)p->m ? p->m : (int64_t)lines + 1;
-}
-
-// Computes every run of wrong lines again. `wrong` is the number of these lines.
-static enum mmul_status recompute(struct mmul_verifier *v, struct mmul_worker *worker,
-                                  const struct mmul_product *p, int64_t wrong,
-                                  struct mmul_error *err) {
+static enum mmul_status look(struct mmul_verification *v, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    int64_t done = 0, most = lines_at_once(worker, p);
-    for (int64_t begin = 0; status == MMUL_OK && begin < p->m; begin++) {
-        if (!v->room->wrong[begin])
-            continue;
-        int64_t end = begin + 1;
-        while (end < p->m && v->room->wrong[end] && end - begin < most)
-            end++;
-        const struct mmul_product lines = mmul_product_rows(p, begin, end);
-        const struct mmul_product part = turn(v, &lines);
-        status = mmul_worker_multiply(worker, &part, err);
-        v->lines_recomputed += end - begin;
-        done += end - begin;
-        if (status == MMUL_OK)
-            status = look(v, done, wrong, err);
-        begin = end - 1;
-    }
+    v->lines = v->wrong = 0;
+    if (mmul_verification_is_needed(v))
+        status = v->method->look(v, err);
+    else
+        v->changed = 0; // a CPU has computed the block again
+    v->verifier->lines_checked += v->lines;
     return status;
 }
 
-static enum mmul_status distrust(const struct mmul_verifier *v, struct mmul_worker *worker,
-                                 int64_t wrong, const char *place, struct mmul_error *err) {
-    char why[160];
-    snprintf(why, sizeof why, "%lld wrong %s%s in %s", (long long)wrong,
-             v->axis == MMUL_ROWS ? "column" : "row", wrong == 1 ? "" : "s", place);
-    return mmul_worker_replace_wrong_device(worker, why, place, err);
+// Returns the number of wrong lines, or of chunks that changed. 0: the block is right.
+static int64_t errors_of(const struct mmul_verification *v) {
+    return mmul_max(v->wrong, v->changed);
 }
 
-// Computes the whole block again on the device that erred, such as OpenBLAS, in four parts with odd
-// cuts. Rows and columns after a cut fall elsewhere in the kernel's tiles, and so do the tile ends,
-// which have kernels of their own. All parts are smaller than the block, so panels end elsewhere
-// and threads, on their cores, get other shares. The check finds an error that still occurs at the
-// same place.
-static enum mmul_status recut(struct mmul_verifier *v, struct mmul_worker *worker,
-                              const struct mmul_product *p, struct mmul_error *err) {
-    const int64_t ends[2] = {3 * p->m / 8 | 1, 5 * p->n / 8 | 1};
-    enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < 4; i++) {
-        const bool below = i / 2 == 1, right = i % 2 == 1;
-        const int64_t row = below ? ends[0] : 0, row_end = below ? p->m : ends[0],
-                      col = right ? ends[1] : 0, col_end = right ? p->n : ends[1];
-        if (row == row_end || col == col_end)
-            continue;
-        const struct mmul_product rows = mmul_product_rows(p, row, row_end),
-                                  across = mmul_product_transpose(&rows),
-                                  cols = mmul_product_rows(&across, col, col_end),
-                                  lines = mmul_product_transpose(&cols), part = turn(v, &lines);
-        status = mmul_worker_multiply(worker, &part, err);
-    }
-    v->lines_recomputed += p->m;
-    return status == MMUL_OK ? look(v, p->m, p->m, err) : status;
+// Replaces the device that made `wrong` wrong lines.
+static enum mmul_status distrust(const struct mmul_verification *v, int64_t wrong,
+                                 struct mmul_error *err) {
+    char why[320];
+    if (wrong > 0)
+        snprintf(why, sizeof why, "%lld wrong %s%s in %s", (long long)wrong, v->line,
+                 wrong == 1 ? "" : "s", v->place);
+    else
+        snprintf(why, sizeof why, "%s changed after they were computed", v->place);
+    return mmul_worker_replace_wrong_device(v->worker, why, v->place, err);
 }
-
-// Checks a block with wrong lines with a second x as well; *check becomes the check begun with it.
-// A single wrong element always shows. The errors of several elements in a line may cancel for one
-// x, and among the very many that a broken device leaves some do.
-static enum mmul_status judge_again(struct mmul_verifier *v, const struct mmul_product *p,
-                                    struct mmul_check **check, int64_t *wrong,
-                                    struct mmul_error *err) {
-    unsigned char found[256];
-    v->seed = mmul_random_at(v->seed, 0);
-    mmul_verifier_invalidate(v);
-    enum mmul_status status = begin_check(v, p, check, err);
-    for (int64_t begin = 0; status == MMUL_OK && begin < p->m; begin += (int64_t)sizeof found) {
-        int64_t end = mmul_min(begin + (int64_t)sizeof found, p->m);
-        mmul_check_rows(*check, p, begin, end, found);
-        for (int64_t line = begin; line < end; line++) {
-            *wrong += found[line - begin] && !v->room->wrong[line];
-            v->room->wrong[line] |= found[line - begin];
-        }
-    }
-    return status;
-}
-
-// Checks a block for the first time. A device that caches the operands or the block supplies sums.
-// If these show wrong lines, or are incomplete, the host downloads the block and repeats the check
-// alone: lines called right may not be in host memory. All later checks are the host's alone, too.
-static enum mmul_status first_look(struct mmul_verifier *v, struct mmul_worker *worker,
-                                   const struct mmul_product *p, struct mmul_check **check,
-                                   int64_t *wrong, struct mmul_error *err) {
-    const bool helps = !mmul_worker_uses_in_place(worker, MMUL_F32);
-    v->source = helps ? (struct mmul_check_source){mmul_worker_compute_sums, worker}
-                      : (struct mmul_check_source){0};
-    enum mmul_status status = begin_check(v, p, check, err);
-    if (status != MMUL_OK)
-        return status;
-    mmul_check_set_source(*check, v->source); // also if the check was begun earlier
-    *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
-    v->source = (struct mmul_check_source){0};
-    mmul_check_set_source(*check, v->source);
-    const bool used_source = mmul_check_used_source(*check),
-               is_known = mmul_worker_has_check_sums(worker);
-    if (is_known && (*wrong == 0 || !used_source))
-        return MMUL_OK;
-    status = mmul_worker_download_absent(worker, err);
-    if (status != MMUL_OK)
-        return status;
-    mmul_verifier_invalidate(v);
-    status = begin_check(v, p, check, err);
-    if (status == MMUL_OK)
-        *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
-    return status;
-}
-
-// A block with wrong lines, and their number.
-struct caught {
-    const struct mmul_product *product;
-    struct mmul_check *check;
-    int64_t wrong;
-    const char *place;
-};
 
 // Repeats the computation until no line is wrong. No result of the device that made the block
 // remains.
-static enum mmul_status mend(struct mmul_verifier *v, struct mmul_worker *worker,
-                             struct caught caught, struct mmul_error *err) {
-    const struct mmul_product *p = caught.product;
-    const struct mmul_context *context = worker->context;
-    bool is_makers = !v->errors_may_be_foreign; // the current device made the error
-    bool is_recut = false;
+static enum mmul_status mend(struct mmul_verification *v, struct mmul_error *err) {
+    const struct mmul_check_method *method = v->method;
+    const struct mmul_context *context = v->worker->context;
+    bool is_makers = !v->is_foreign; // the current device made the error
     enum mmul_status status = MMUL_OK;
-    while (status == MMUL_OK && caught.wrong > 0) {
-        const int64_t found = caught.wrong;
+    while (status == MMUL_OK && errors_of(v) > 0) {
+        const int64_t found = v->wrong;
         const int replacements = context->replacements;
-        const bool gemm_depends_on_cut =
-            is_makers && !is_recut && mmul_device_gemm_depends_on_cut(context->device);
-        if (is_makers && !gemm_depends_on_cut)
-            status = distrust(v, worker, caught.wrong, caught.place, err);
-        if (!is_recut) { // the whole block
-            memset(v->room->wrong, 1, (size_t)p->m);
-            caught.wrong = p->m;
-        }
-        mmul_worker_invalidate_operands(worker); // cached operands on a device that stays
-        mmul_worker_invalidate_memory(worker, NULL, NULL);
-        if (status == MMUL_OK)
-            status = gemm_depends_on_cut ? recut(v, worker, p, err)
-                                         : recompute(v, worker, p, caught.wrong, err);
+        const bool recuts = is_makers && method->recut != NULL && !v->is_recut &&
+                            mmul_device_gemm_depends_on_cut(context->device);
+        if (is_makers && !recuts)
+            status = distrust(v, found, err);
         if (status != MMUL_OK)
             break;
-        caught.wrong = mmul_check_rows(caught.check, p, 0, p->m, v->room->wrong);
-        if (gemm_depends_on_cut &&
-            caught.wrong > 0) // lines that are right for one x only would otherwise stay
-            status = judge_again(v, p, &caught.check, &caught.wrong, err);
-        is_recut |= gemm_depends_on_cut;
-        is_makers = !gemm_depends_on_cut;
-        if (gemm_depends_on_cut && context->replacements == replacements)
-            status = distrust(v, worker, found, caught.place, err);
-        if (status == MMUL_OK && caught.wrong > 0)
-            status = look(v, 0, caught.wrong, err);
+        mmul_worker_invalidate_operands(v->worker); // cached operands on a device that stays
+        mmul_worker_invalidate_memory(v->worker, NULL, NULL);
+        v->recomputed = 0;
+        status = recuts ? method->recut(v, err) : method->recompute(v, err);
+        v->verifier->lines_recomputed += v->recomputed;
+        v->is_recut |= recuts;
+        is_makers = !recuts;
+        if (status == MMUL_OK)
+            status = look(v, err);
+        if (status == MMUL_OK && recuts && v->wrong > 0)
+            status = method->look_again(v, err); // lines that are right for one x only would stay
+        if (status == MMUL_OK && recuts && context->replacements == replacements)
+            status = distrust(v, found, err);
+        if (status == MMUL_OK && errors_of(v) > 0)
+            status = mmul_verification_watch(v, 0, errors_of(v), err);
     }
     return status;
 }
 
-enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul_worker *worker,
-                                     const struct mmul_verifier_block *block,
-                                     struct mmul_error *err) {
-    const struct mmul_product p = turn(verifier, block->product),
-                              part =
-                                  block->looked_at != NULL ? turn(verifier, block->looked_at) : p;
-    struct mmul_check *check;
-    int64_t wrong = 0;
-    enum mmul_status status = first_look(verifier, worker, &part, &check, &wrong, err);
+enum mmul_status mmul_verification_run(struct mmul_verification *v, struct mmul_error *err) {
+    enum mmul_status status = look(v, err);
+    if (status != MMUL_OK || errors_of(v) == 0)
+        return status;
+    v->verifier->blocks_recomputed++;
+    status = mmul_verification_watch(v, 0, errors_of(v), err);
+    if (status == MMUL_OK && v->method->look_again != NULL)
+        status = v->method->look_again(v, err);
     if (status != MMUL_OK)
         return status;
-    verifier->lines_checked += part.m;
-    if (wrong == 0)
-        return MMUL_OK;
-    verifier->blocks_recomputed++;
-    status = look(verifier, 0, wrong, err);
-    const int64_t seen = wrong;
-    if (block->looked_at != NULL) { // the flags count lines of the part
-        memset(verifier->room->wrong, 0, (size_t)p.m);
-        wrong = 0;
-    }
-    if (status == MMUL_OK)
-        status = judge_again(verifier, &p, &check, &wrong, err);
-    if (status != MMUL_OK)
-        return status;
-    wrong = mmul_max(wrong, seen);
-    verifier->lines_wrong += wrong;
-    return mend(verifier, worker, (struct caught){&p, check, wrong, block->place}, err);
+    v->verifier->lines_wrong += errors_of(v);
+    return mend(v, err);
 }

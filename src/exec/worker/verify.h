@@ -1,20 +1,76 @@
 // SPDX-License-Identifier: MIT
-// The flow of verification on one rank: check every block of the result, compute wrong parts again
-// on the next device, check again. The mathematics is in model/check.
+// The check of results on one rank. Every block goes through one sequence:
 //
-// A rank holds a piece of the split operand, and multiplies it with the whole operand panel by
-// panel. The piece is projected once for all panels. The check gives a verdict for each unit of the
-// panel. If many pieces meet the same panels, the axis is swapped: panels are the pieces here, and
-// several of them are cached.
+//     look       compares the block with an independent computation of a part of it
+//     look again if lines are wrong: compares the whole block by other random numbers
+//     recompute  computes the block again: a CPU with other cuts, any other device by its
+//                successor, which replaces it for the rest of the run. Then looks, until no line is
+//                wrong or no device is left.
+//     record     counts lines and blocks for the report
 //
-//                 piece             panel             units checked
-//     MMUL_ROWS   rows of A         columns of B      columns of the block of C
-//     MMUL_COLS   columns of B      rows of A         rows of the block of C
+// A method is the functions for one kind of block. exec/steps/checks.c has the table of methods.
 #pragma once
 
 #include "exec/worker/worker.h"
 #include "model/check.h"
 #include "plan/lists/footprint.h"
+
+struct mmul_verification;
+
+// NULL: there is no such step. Functions fail with the status of the computation or of the watch.
+struct mmul_check_method {
+    bool trusts_cpu; // results of a trusted device (device/device.h) are not looked at
+    // Sets `lines`, `wrong` and `line`. Fails with MMUL_ERR_WRONG if there is no recompute.
+    enum mmul_status (*look)(struct mmul_verification *v, struct mmul_error *err);
+    // Adds to `wrong` what the look before has missed.
+    enum mmul_status (*look_again)(struct mmul_verification *v, struct mmul_error *err);
+    // Compute the block again and set `recomputed`. recut: on the CPU that erred, with other cuts.
+    enum mmul_status (*recut)(struct mmul_verification *v, struct mmul_error *err);
+    enum mmul_status (*recompute)(struct mmul_verification *v, struct mmul_error *err);
+};
+
+// The check of one block.
+struct mmul_verification {
+    const struct mmul_check_method *method;
+    struct mmul_verifier *verifier; // counts; borrowed
+    struct mmul_worker *worker;     // has computed the block; borrowed
+    const void *block;              // borrowed; its type is the method's
+    const char *place;              // names the block in errors: "rows 100-200 of matrix 3"
+    int64_t rows, cols;             // size of the block, for the trace
+    // Errors may come from other ranks: the first repetition uses the same device.
+    bool is_foreign;
+    // Findings of the last look: lines that it read, wrong ones, and chunks of the result that
+    // changed after they were computed. `line`: "row" or "column".
+    int64_t lines, wrong, changed;
+    const char *line;
+    int64_t recomputed;       // lines that were computed again last
+    bool is_recut;            // a CPU has computed the block again with other cuts
+    struct mmul_check *check; // products: the check in use; NULL: before the first look
+};
+
+// Runs the sequence for a block that has been computed. Fails with MMUL_ERR_WRONG if the block
+// stays wrong.
+enum mmul_status mmul_verification_run(struct mmul_verification *v, struct mmul_error *err);
+
+// Returns false if the device that computed the block needs no such check.
+bool mmul_verification_is_needed(const struct mmul_verification *v);
+
+// Calls `look` of the verifier's watch.
+enum mmul_status mmul_verification_watch(const struct mmul_verification *v, int64_t done,
+                                         int64_t total, struct mmul_error *err);
+
+// ---------------------------------------------------------------------------------------- products
+//
+// The mathematics is in model/check. A rank holds a piece of the split operand, and multiplies it
+// with the whole operand panel by panel. The piece is projected once for all panels. The check
+// gives a verdict for each unit of the panel. If many pieces meet the same panels, the axis is
+// swapped: panels are the pieces here, and several of them are cached.
+//
+//                 piece             panel             units checked
+//     MMUL_ROWS   rows of A         columns of B      columns of the block of C
+//     MMUL_COLS   columns of B      rows of A         rows of the block of C
+
+extern const struct mmul_check_method mmul_product_check; // block: struct mmul_verifier_block
 
 // The projection of a piece.
 struct mmul_projection {
@@ -64,10 +120,7 @@ struct mmul_verifier {
     enum mmul_axis axis;
     int64_t piece_units_max, k_max;
     bool piece_lasts; // the piece stays valid until its memory is reported as forgotten
-    // Errors in the next block may come from other ranks: the first repetition uses the same
-    // device.
-    bool errors_may_be_foreign;
-    uint64_t seed; // seed of the check's vector x; changes after a block with wrong lines
+    uint64_t seed;    // seed of the check's vector x; changes after a block with wrong lines
     struct mmul_verifier_callback watch;
     // Source of sums for the first check of a block.
     struct mmul_check_source source;
