@@ -5,7 +5,6 @@
 #include "exec/steps/block.h"
 
 #include "base/integer.h"
-#include "exec/steps/checks.h"
 #include "exec/steps/product.h"
 #include "exec/steps/rank_resources.h"
 #include "model/dtype.h"
@@ -236,8 +235,6 @@ struct mmul_product mmul_block_product(const struct mmul_stage *stage,
     return product;
 }
 
-// ------------------------------------------------------------------------------------------ checks
-
 char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                       char text[static MMUL_BLOCK_NAME_BYTES]) {
     const struct mmul_schedule *schedule = stage->is.schedule;
@@ -250,20 +247,4 @@ char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
         snprintf(text + length, MMUL_BLOCK_NAME_BYTES - (size_t)length, " of '%.90s'",
                  stage->plan->program->values[stage->operation->result].name);
     return text;
-}
-
-enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_block_owner *part,
-                                  const struct mmul_block *block, struct mmul_panel rows,
-                                  struct mmul_error *err) {
-    const struct mmul_region b = block->at;
-    const struct mmul_product product = mmul_block_product(stage, part, block),
-                              looked_at = mmul_product_rows(&product, rows.begin - b.row_begin,
-                                                            rows.end - b.row_begin);
-    char place[MMUL_BLOCK_NAME_BYTES];
-    mmul_verifier_invalidate(&stage->verifier); // the memory may now be read transposed
-    const struct mmul_verifier_block checked = {.product = &product,
-                                                .looked_at =
-                                                    looked_at.m == product.m ? NULL : &looked_at,
-                                                .place = mmul_block_name(stage, b, place)};
-    return mmul_stage_check_product(stage, &checked, false, err);
 }

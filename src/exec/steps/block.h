@@ -53,8 +53,3 @@ struct mmul_product mmul_block_product(const struct mmul_stage *stage,
 enum { MMUL_BLOCK_NAME_BYTES = 192 };
 char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                       char text[static MMUL_BLOCK_NAME_BYTES]);
-
-// Checks the given rows of a block by itself, without other ranks. Fails as a check does.
-enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_block_owner *part,
-                                  const struct mmul_block *block, struct mmul_panel rows,
-                                  struct mmul_error *err);

@@ -4,9 +4,11 @@
 #include "exec/steps/checks.h"
 
 #include "base/clock.h"
+#include "exec/steps/grid_check.h"
 #include "exec/steps/map_check.h"
 #include "exec/steps/rank_resources.h"
 #include "exec/steps/stage_work.h"
+#include "exec/steps/sums.h"
 #include "exec/threads/compute_thread.h"
 
 static const struct mmul_check_method *const methods[] = {
@@ -18,6 +20,12 @@ static const struct mmul_check_method *const methods[] = {
     // and the sum of bits that a kernel carries must arrive. Tolerance: `accuracy` in
     // model/operation.c. Wrong lines: the device is replaced; a CPU is not checked.
     [MMUL_CHECK_MAP] = &mmul_map_check,
+    // All blocks of a product on a mesh. The ranks add up parts of Freivalds' test. Tolerance: half
+    // of a product's. Wrong rows: their block is checked as a block of a product.
+    [MMUL_CHECK_GRID] = &mmul_grid_check,
+    // Summands that a move has added up. The lines of the sum against carried sums. Tolerance:
+    // mmul_move_sum_is_right. Wrong lines: the run fails, because the summands may be overwritten.
+    [MMUL_CHECK_SUMMANDS] = &mmul_summand_check,
 };
 
 enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,

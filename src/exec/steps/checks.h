@@ -7,7 +7,12 @@
 
 #include "exec/steps/stage.h"
 
-enum mmul_check_kind { MMUL_CHECK_PRODUCT, MMUL_CHECK_MAP };
+enum mmul_check_kind {
+    MMUL_CHECK_PRODUCT,
+    MMUL_CHECK_MAP,
+    MMUL_CHECK_GRID,
+    MMUL_CHECK_SUMMANDS,
+};
 
 // Creates the verifier of the stage's products, in the run's room. Fails with MMUL_ERR_SYSTEM
 // (memory).

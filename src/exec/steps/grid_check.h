@@ -3,12 +3,12 @@
 // Check of a product on a mesh of ranks, C_ij = A_i B_j, without reading all of A_i and B_j. Every
 // rank projects its share of either once, and vectors are summed over the ranks (model/check.h,
 // "one of many blocks"). A rank that finds rows of its block beyond the tolerance checks these
-// alone.
+// as those of any product.
 #pragma once
 
 #include "exec/steps/stage.h"
 
-struct mmul_check;
+extern const struct mmul_check_method mmul_grid_check;
 
 // Memory that the stages of a run use in turn.
 struct mmul_grid_check_buffers {
@@ -23,4 +23,4 @@ enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_erro
 // Checks C once it is complete, on the compute thread. After a device hung in this check, a
 // repeated call checks the blocks by themselves, because the sums belong to the earlier result.
 // Fails as a check does.
-enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *err);
+enum mmul_status mmul_stage_check_grid(struct mmul_stage *stage, struct mmul_error *err);

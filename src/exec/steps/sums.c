@@ -8,6 +8,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "exec/steps/checks.h"
 #include "exec/steps/rank_resources.h"
 #include "exec/steps/stage_work.h"
 #include "model/dtype.h"
@@ -31,30 +32,16 @@ double *mmul_sums_own_vector(const struct mmul_stage *stage, int round) {
     return mine;
 }
 
-static void publish_given(const struct mmul_stage *stage, int round) {
+void mmul_sums_publish(const struct mmul_stage *stage, int round) {
     mmul_progress_raise(stage->rank_resources->progress, stage->comm->node_rank,
                         &stage->progress->ranks[stage->comm->node_rank].sums_contributed, round + 1,
                         stage->index + 1);
 }
 
-// Waits until all ranks have given theirs. Returns NULL if the run was cancelled.
-static const double *wait_for_round(struct mmul_stage *stage, int round) {
+const double *mmul_sums_wait(struct mmul_stage *stage, int round) {
     return mmul_stage_wait_for_sums(stage, round)
                ? vector_of(stage, 0) + find_round_begin(stage, round)
                : NULL;
-}
-
-enum mmul_status mmul_sums_check(struct mmul_stage *stage, const struct mmul_sums_check *check,
-                                 struct mmul_error *err) {
-    const double *sums[MMUL_SUMS_ROUNDS] = {NULL};
-    for (int round = 0; round < stage->sums.rounds; round++) {
-        check->give(stage, round, sums);
-        publish_given(stage, round);
-        sums[round] = wait_for_round(stage, round);
-        if (sums[round] == NULL)
-            return MMUL_OK; // another failure has ended the run
-    }
-    return check->judge(stage, sums, err);
 }
 
 // ------------------------------------------------------------------------------------ the leader's
@@ -103,14 +90,16 @@ bool mmul_sums_advance(struct mmul_sums_traffic *t, struct mmul_stage *stage) {
 
 // Move of summands, and the layout of its lines.
 struct lines {
+    struct mmul_stage *stage;
     const struct mmul_values *values;
     struct mmul_move move;
     struct mmul_sum_lines sums;
 };
 
-static struct lines describe_lines(const struct mmul_stage *stage) {
+static struct lines describe_lines(struct mmul_stage *stage) {
     const struct mmul_values *values = stage->rank_resources->values;
-    struct lines l = {.values = values,
+    struct lines l = {.stage = stage,
+                      .values = values,
                       .move = mmul_program_step_move(values->plan, stage->is.step)};
     l.sums = mmul_program_sum_lines(&l.move);
     return l;
@@ -191,51 +180,63 @@ void mmul_move_sums_contribute(struct mmul_stage *stage) {
                           mine + at, mine + l.sums.count + at);
         }
     }
-    publish_given(stage, 0);
+    mmul_sums_publish(stage, 0);
 }
 
-static enum mmul_status fail_line(const struct mmul_stage *stage, const struct lines *l,
-                                  int64_t matrix, int64_t line, struct mmul_error *err) {
+static enum mmul_status fail_line(const struct lines *l, int64_t matrix, int64_t line,
+                                  struct mmul_error *err) {
+    const int result = l->stage->is.step->result;
     mmul_fail(err, MMUL_ERR_WRONG,
               "rank %d: sum over the ranks is wrong in %s %lld of matrix %lld of '%.90s'",
               l->values->rank, l->sums.by_cols ? "column" : "row", (long long)line,
-              (long long)matrix, mmul_place_value(l->values->plan, stage->is.step->result)->name);
+              (long long)matrix, mmul_place_value(l->values->plan, result)->name);
     mmul_hint(err, "suspect the memory or the processor of that machine");
     return MMUL_ERR_WRONG;
 }
 
-enum mmul_status mmul_move_sums_check(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct lines l = describe_lines(stage);
-    const double *sums = wait_for_round(stage, 0);
+static enum mmul_status look(struct mmul_verification *v, struct mmul_error *err) {
+    const struct lines *l = v->block;
+    struct mmul_stage *stage = l->stage;
+    const double *sums = mmul_sums_wait(stage, 0);
     if (sums == NULL ||
         !mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->has_arrived, stage->is.panels,
                          &stage->rank_resources->mine.scatter_seconds, -1))
         return MMUL_OK; // another failure has ended the run
-    const int rank = l.values->rank;
+    const int rank = l->values->rank;
     const struct mmul_part_range part =
-        mmul_placement_part(&l.move.to, l.move.shape, l.values->rank);
-    const int64_t terms = l.sums.by_cols ? l.move.shape.rows : l.move.shape.cols;
+        mmul_placement_part(&l->move.to, l->move.shape, l->values->rank);
+    const int64_t terms = l->sums.by_cols ? l->move.shape.rows : l->move.shape.cols;
     double *found = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(found, 2 * l.sums.length, "the check of sums", err);
+    enum mmul_status status = MMUL_ALLOCATE(found, 2 * l->sums.length, "the check of sums", err);
     for (int64_t t = part.matrix_begin; status == MMUL_OK && t < part.matrix_end; t++) {
-        const struct mmul_view view = mmul_values_view(l.values, stage->is.step->result, rank, t);
-        const double *expected = sums + find_line_index(&l, rank, t);
+        const struct mmul_view view = mmul_values_view(l->values, stage->is.step->result, rank, t);
+        const double *expected = sums + find_line_index(l, rank, t);
         const struct mmul_region r = view.region;
-        int64_t begin = l.sums.by_cols ? r.col_begin : r.row_begin;
-        int64_t end = l.sums.by_cols ? r.col_end : r.row_end;
-        memset(found, 0, (size_t)(2 * l.sums.length) * sizeof *found);
-        add_lines(&l, &view, r, found, found + l.sums.length);
-        stage->verifier.lines_checked += end - begin;
+        int64_t begin = l->sums.by_cols ? r.col_begin : r.row_begin;
+        int64_t end = l->sums.by_cols ? r.col_end : r.row_end;
+        memset(found, 0, (size_t)(2 * l->sums.length) * sizeof *found);
+        add_lines(l, &view, r, found, found + l->sums.length);
+        v->lines += end - begin;
+        v->rows += r.row_end - r.row_begin;
+        v->cols = r.col_end - r.col_begin;
         for (int64_t i = begin; status == MMUL_OK && i < end; i++)
-            if (!mmul_move_sum_is_right(found[i], expected[i], expected[l.sums.count + i],
-                                        l.move.size, view.dtype, terms))
-                status = fail_line(stage, &l, t, i, err);
+            if (!mmul_move_sum_is_right(found[i], expected[i], expected[l->sums.count + i],
+                                        l->move.size, view.dtype, terms))
+                status = fail_line(l, t, i, err);
     }
     mmul_free(found);
     mmul_progress_raise(stage->rank_resources->progress, stage->comm->node_rank,
                         &stage->progress->ranks[stage->comm->node_rank].checksums_compared, 1,
                         stage->is.due + 1);
     return status;
+}
+
+const struct mmul_check_method mmul_summand_check = {.look = look};
+
+enum mmul_status mmul_move_sums_check(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct lines l = describe_lines(stage);
+    struct mmul_verification v = {.block = &l};
+    return mmul_stage_check(stage, MMUL_CHECK_SUMMANDS, &v, 0, err);
 }
 
 bool mmul_move_sums_are_checked(const struct mmul_stage *stage, mmul_reach *reach, void *context) {

@@ -7,12 +7,9 @@
 // add theirs (comm/message.h), and every rank reads the sums there.
 #pragma once
 
-// To add a check by data of all ranks: a file beside grid_check.c, called by its kind of stage. The
-// rounds and vectors are sized in plan/program/program_footprint.c; plan/cost/program_cost.c has
-// the cost. Checks on one rank are in exec/worker/verify.c (products) and exec/steps/map_check.c
-// (other operations); plan/lists/footprint.h sizes their memory. Tolerances: model/check.c for
-// products, `accuracy` in model/operation.c for other operations, mmul_move_sum_is_right here
-// for sums of summands.
+// To add a check by data of all ranks: a row of the table in checks.c, and a file beside
+// grid_check.c. The rounds and vectors are sized in plan/program/program_footprint.c;
+// plan/cost/program_cost.c has the cost.
 
 #include <math.h>
 
@@ -23,19 +20,11 @@
 // a round that was given already.
 double *mmul_sums_own_vector(const struct mmul_stage *stage, int round);
 
-// Check by contributions of all ranks. Wrong results are made again if possible.
-struct mmul_sums_check {
-    // Writes this rank's part of a round, from the sums of earlier rounds.
-    void (*give)(struct mmul_stage *stage, int round, const double *const *sums);
-    // Judges by the sums of all rounds. Fails as a check does.
-    enum mmul_status (*judge)(struct mmul_stage *stage, const double *const *sums,
-                              struct mmul_error *err);
-};
+// Publishes this rank's vector of a round.
+void mmul_sums_publish(const struct mmul_stage *stage, int round);
 
-// Runs the rounds on the compute thread, each after all ranks have given theirs, then judges. Stops
-// early if the run is cancelled.
-enum mmul_status mmul_sums_check(struct mmul_stage *stage, const struct mmul_sums_check *check,
-                                 struct mmul_error *err);
+// Waits until all ranks have given theirs. Returns the sums, or NULL if the run was cancelled.
+const double *mmul_sums_wait(struct mmul_stage *stage, int round);
 
 // State of a leader's main thread, for one stage after the other.
 struct mmul_sums_traffic {
@@ -71,11 +60,13 @@ static inline bool mmul_move_sum_is_right(double found, double expected, double 
     return !(size < largest) || fabs(found - expected) <= most * size;
 }
 
+extern const struct mmul_check_method mmul_summand_check;
+
 // Gives the sums of this rank's summand once it is complete, on the compute thread.
 void mmul_move_sums_contribute(struct mmul_stage *stage);
 
 // Waits until the move has arrived, and checks this rank's part, on the compute thread. Fails with
-// MMUL_ERR_WRONG.
+// MMUL_ERR_WRONG: no summand is left to add up again.
 enum mmul_status mmul_move_sums_check(struct mmul_stage *stage, struct mmul_error *err);
 
 // Returns true if all ranks of the node have checked their part.

@@ -280,7 +280,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
     if (stage->search != NULL)
         mmul_fused_topk_release(stage->search);
     if (stage->sums.rounds > 0 && !mmul_failure_is_void(&stage->rank_resources->failure))
-        status = mmul_grid_check(stage, err);
+        status = mmul_stage_check_grid(stage, err);
     if (status == MMUL_OK)
         status = mmul_epilogue_apply(stage, err);
     mmul_worker_release_absent(&stage->rank_resources->worker, NULL);
