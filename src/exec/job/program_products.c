@@ -18,6 +18,7 @@
 // A product with a schedule of its own, and input of that schedule.
 struct product {
     struct mmul_program_step *step;
+    struct mmul_problem problem; // root
     // Matrices that every node can use in place, and those of them that are values.
     unsigned *node_maps, value_maps;
     int64_t least_bytes; // root: least memory of a node beside the values; 0: not known
@@ -137,20 +138,10 @@ static bool may_steal_across_nodes(const struct planning *p, const struct mmul_p
            (plan->options.tail == MMUL_TAIL_SHARE || flops >= enough_seconds * speed);
 }
 
-// Input of a schedule.
-struct schedule_input {
-    struct mmul_problem problem;
-    struct mmul_schedule_request request;
-};
-
-// Builds the input of a product's schedule. Root. most_bytes: memory of every node for it; NULL:
-// all beside the values.
-static enum mmul_status build_request(const struct planning *p, const struct product *product,
-                                      const int64_t *most_bytes, struct schedule_input *input,
-                                      struct mmul_error *err) {
+// Describes the product. Root.
+static enum mmul_status describe_problem(const struct mmul_program_plan *plan,
+                                         struct product *product, struct mmul_error *err) {
     const struct mmul_program_step *step = product->step;
-    const struct mmul_program_plan *plan = p->plan;
-    const struct mmul_job_options *options = &plan->options;
     const struct mmul_scale scale = mmul_step_operation(plan, step)->scale;
     const bool adds = step->operands[MMUL_FACTORS] >= 0;
     struct mmul_problem_operand c_in = {0};
@@ -163,6 +154,17 @@ static enum mmul_status build_request(const struct planning *p, const struct pro
                                               .transpose_b = step->transposed_factors[1],
                                               .alpha = scale.is_given ? scale.alpha : 1,
                                               .beta = scale.beta};
+    return mmul_problem_init(&what, &product->problem, err);
+}
+
+// Returns the input of a product's schedule. Root. most_bytes: memory of every node for it; NULL:
+// all beside the values.
+static struct mmul_schedule_request make_request(const struct planning *p,
+                                                 const struct product *product,
+                                                 const int64_t *most_bytes) {
+    const struct mmul_program_step *step = product->step;
+    const struct mmul_program_plan *plan = p->plan;
+    const struct mmul_job_options *options = &plan->options;
     // Without a value on the ranks all of the product comes from files, so it may be split either
     // way.
     const bool is_free = step->offsets == NULL;
@@ -171,8 +173,8 @@ static enum mmul_status build_request(const struct planning *p, const struct pro
     const enum mmul_split_choice split =
         step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS;
     const bool is_tailed = is_free ? p->shares.is_automatic : p->shares.balanced;
-    input->request = (struct mmul_schedule_request){
-        .problem = &input->problem,
+    return (struct mmul_schedule_request){
+        .problem = &product->problem,
         .cluster = p->context->cluster,
         .weights = !is_free             ? plan->costs.shares
                    : p->shares.balanced ? NULL
@@ -191,17 +193,14 @@ static enum mmul_status build_request(const struct planning *p, const struct pro
         .tail_share = options->tail_share,
         .may_steal_across_nodes = may_steal_across_nodes(p, step),
         .most_bytes = most_bytes};
-    return mmul_problem_init(&what, &input->problem, err);
 }
 
 // Makes the schedule of one product and replaces the previous one. Root.
 static enum mmul_status make_schedule(const struct planning *p, const struct product *product,
                                       const int64_t *most_bytes, struct mmul_error *err) {
     struct mmul_schedule *made = NULL;
-    struct schedule_input input;
-    enum mmul_status status = build_request(p, product, most_bytes, &input, err);
-    if (status == MMUL_OK)
-        status = mmul_schedule_make(&input.request, &made, err);
+    const struct mmul_schedule_request request = make_request(p, product, most_bytes);
+    enum mmul_status status = mmul_schedule_make(&request, &made, err);
     if (status != MMUL_OK)
         return status;
     mmul_schedule_free(product->step->schedule);
@@ -266,7 +265,10 @@ static enum mmul_status find_products(struct planning *p, struct mmul_error *err
         struct product *product = &p->products[p->count];
         *product = (struct product){.step = step, .node_maps = p->maps + (int64_t)p->count * nodes};
         p->count++;
-        status = mmul_comm_agree(p->context->comm, find_maps(p, product, err), err);
+        status = find_maps(p, product, err);
+        if (status == MMUL_OK && p->context->comm->rank == 0)
+            status = describe_problem(p->plan, product, err);
+        status = mmul_comm_agree(p->context->comm, status, err);
     }
     return status;
 }
@@ -340,10 +342,8 @@ static enum mmul_status try_schedules(const struct planning *p, enum memory memo
 static enum mmul_status find_least(const struct planning *p, struct product *product,
                                    struct mmul_error *err) {
     enum { TRIES = 32, STEP = 64 };
-    struct schedule_input input;
-    enum mmul_status status = build_request(p, product, NULL, &input, err);
-    if (status == MMUL_OK)
-        status = mmul_schedule_least_memory(&input.request, &product->least_bytes, err);
+    const struct mmul_schedule_request request = make_request(p, product, NULL);
+    enum mmul_status status = mmul_schedule_least_memory(&request, &product->least_bytes, err);
     if (status != MMUL_OK)
         return status;
     for (int i = 0; i < TRIES; i++) {
