@@ -179,7 +179,7 @@ MMUL_API enum mmul_status mmul_run(struct mmul_context *context, const struct mm
 
 // ---------------------------------------------------------------------------------------- programs
 
-// Options for planning and running a program. Only root's are read.
+// Options for planning and running a program. Only root's are read, and `notice` on all ranks.
 struct mmul_program_options {
     size_t struct_bytes; // size of this struct in the caller's header; 0: as in this one
     // Shares by which values are split: "auto" (also NULL): stored or measured speeds; "equal";
@@ -195,7 +195,7 @@ struct mmul_program_options {
     bool no_fallback;              // a device failure ends the run
     double device_timeout_seconds; // as in struct mmul_matmul
     uint64_t verify_seed;          // 0: fresh
-    // As in struct mmul_matmul, but called on root alone.
+    // As in struct mmul_matmul.
     void (*notice)(void *notice_context, const char *text);
     void *notice_context;
     // Called on root after the computation and before outputs are committed. A failure discards the
@@ -215,6 +215,10 @@ struct mmul_program_options {
     void *arrived_context;
     // As in struct mmul_matmul, with notice_context.
     void (*progress)(void *notice_context, const struct mmul_progress *progress);
+    // As in struct mmul_matmul, for products with all of their matrices in files.
+    enum mmul_split_choice split;
+    enum mmul_split_rule split_rule;
+    bool only_planned; // no run follows: speeds are measured for the prediction alone, too
 };
 
 // Collective. Sends root's program to all ranks and plans it identically on each. The plan has a
@@ -226,6 +230,11 @@ MMUL_API enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                                    const struct mmul_program_options *options,
                                                    struct mmul_program_plan **plan,
                                                    struct mmul_error *err);
+
+// Returns the plan of a program that is one product from files to a file (mmul_program_product), as
+// mmul_plan_print and mmul_plan_json take it; NULL: the program is another one. Lives as long as
+// the program's plan. Local.
+MMUL_API const struct mmul_plan *mmul_program_plan_product(struct mmul_program_plan *plan);
 
 // Collective. Carries the plan out. Outputs are committed if everything succeeded and discarded
 // otherwise, so a plan that saves runs once. The plan must outlive the values.

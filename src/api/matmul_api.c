@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 // One product of the public header: a program of loads, a product and a save. Its plan runs on the
 // files given at that time.
-#include <math.h>
-
 #include "api/problem_load.h"
-#include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "exec/job/program.h"
 #include "exec/setup/baseline.h"
-#include "io/output_file.h"
+#include "model/build.h"
 #include "model/matrix.h"
 #include "mpimatmul.h"
 
@@ -27,13 +24,6 @@ enum mmul_status mmul_matmul_result(const struct mmul_matmul *args, struct mmul_
     return MMUL_OK;
 }
 
-// Collective.
-static enum mmul_status read_options(const struct mmul_context *context,
-                                     const struct mmul_matmul *args, struct mmul_matmul *taken,
-                                     struct mmul_error *err) {
-    return mmul_comm_agree(context->comm, MMUL_OPTIONS_COPY(mmul_matmul, args, taken, err), err);
-}
-
 // -------------------------------------------------------------------------------------------- plan
 
 static enum mmul_status add_load(struct mmul_program *program, const struct mmul_matmul *args,
@@ -45,106 +35,110 @@ static enum mmul_status add_load(struct mmul_program *program, const struct mmul
     return mmul_program_append(program, &load, mmul_matrix_name(matrix), value, err);
 }
 
-// Root. For a plan alone: creates the expected output, if any.
-static enum mmul_status expect_output(const struct mmul_matmul *args, struct mmul_output **expected,
-                                      struct mmul_error *err) {
-    struct mmul_shape shape;
-    enum mmul_dtype dtype;
-    if (args->output != NULL || !args->output_in_place)
-        return MMUL_OK;
-    enum mmul_status status = mmul_matmul_result(args, &shape, &dtype, err);
-    return status == MMUL_OK
-               ? mmul_output_borrow(NULL, shape, mmul_matmul_compute_type(args), expected, err)
-               : status;
-}
-
-// Root.
-static enum mmul_status build_program(const struct mmul_matmul *args, struct mmul_output *output,
-                                      struct mmul_program **program, struct mmul_error *err) {
-    struct mmul_problem problem = {0};
+enum mmul_status mmul_program_product(struct mmul_program *program, const struct mmul_matmul *args,
+                                      int *value, struct mmul_error *err) {
+    struct mmul_matmul taken;
+    struct mmul_problem problem;
+    struct mmul_build build =
+        mmul_build_begin(program, NULL, err); // discards loads after a failure
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_matmul, args, &taken, err);
+    if (status == MMUL_OK)
+        status = mmul_problem_load(&taken, &problem, err);
+    if (status != MMUL_OK)
+        return status;
     struct mmul_operation product = {
         .kind = MMUL_MATMUL,
         .operand_count = MMUL_FACTORS,
-        .scale = {.is_given = true, .transposed_factors = {args->transpose_a, args->transpose_b}}};
-    struct mmul_operation save = {.kind = MMUL_SAVE, .operand_count = 1, .output = output};
-    enum mmul_status status = mmul_problem_load(args, &problem, err);
+        .shape = problem.c,
+        .scale = {.is_given = true,
+                  .transposed_factors = {problem.transpose_a, problem.transpose_b},
+                  .alpha = problem.alpha,
+                  .beta = problem.beta}};
+    status = add_load(program, &taken, taken.a, &product.operands[0], err);
     if (status == MMUL_OK)
-        status = mmul_program_create(program, err);
-    product.scale.alpha = problem.alpha;
-    product.scale.beta = problem.beta;
-    if (status == MMUL_OK)
-        status = add_load(*program, args, args->a, &product.operands[0], err);
-    if (status == MMUL_OK)
-        status = add_load(*program, args, args->b, &product.operands[1], err);
-    if (status == MMUL_OK && product.scale.beta != 0)
+        status = add_load(program, &taken, taken.b, &product.operands[1], err);
+    if (status == MMUL_OK && problem.beta != 0)
         status =
-            add_load(*program, args, args->c_in, &product.operands[product.operand_count++], err);
+            add_load(program, &taken, taken.c_in, &product.operands[product.operand_count++], err);
     if (status == MMUL_OK)
-        status = mmul_program_append(*program, &product, "C", &save.operands[0], err);
+        mmul_program_append(program, &product, "C", value, err);
+    return mmul_build_end(&build);
+}
+
+// Root. Builds the program of a product. *expected: output of a plan alone.
+static enum mmul_status build_program(const struct mmul_matmul *args, struct mmul_program **program,
+                                      struct mmul_output **expected, struct mmul_error *err) {
+    int value = -1;
+    enum mmul_status status = mmul_program_create(program, err);
+    if (status == MMUL_OK)
+        status = mmul_program_product(*program, args, &value, err);
+    if (status == MMUL_OK && args->output == NULL && args->output_in_place)
+        status = mmul_output_borrow(NULL, mmul_program_value_shape(*program, value, NULL),
+                                    mmul_program_value_dtype(*program, value), expected, err);
+    // mmul_run checks the shape of the output that it gets.
+    const struct mmul_operation save = {.kind = MMUL_SAVE,
+                                        .operands = {value},
+                                        .operand_count = 1,
+                                        .output = args->output != NULL ? args->output : *expected};
     return status == MMUL_OK ? mmul_program_append(*program, &save, NULL, NULL, err) : status;
 }
 
-static struct mmul_job_calls calls_of(const struct mmul_matmul *args) {
-    return (struct mmul_job_calls){
-        .notice = args->notice, .progress = args->progress, .context = args->progress_context};
-}
-
-static struct mmul_job job_of(const struct mmul_matmul *args) {
-    return (struct mmul_job){.weights = args->weights,
-                             .options = {.split = args->split,
+static struct mmul_program_options options_of(const struct mmul_matmul *args) {
+    return (struct mmul_program_options){.weights = args->weights,
+                                         .split = args->split,
                                          .split_rule = args->split_rule,
-                                         .is_only_predicted = args->output == NULL,
+                                         .only_planned = args->output == NULL,
                                          .io = args->io,
-                                         .memory_bytes = args->memory_limit_bytes,
-                                         .device_memory_bytes = args->device_memory_limit_bytes,
+                                         .memory_limit_bytes = args->memory_limit_bytes,
+                                         .device_memory_limit_bytes =
+                                             args->device_memory_limit_bytes,
                                          .tail = args->tail,
                                          .tail_share = args->tail_share,
                                          .reproducible = args->reproducible,
                                          .no_verify = args->no_verify,
                                          .no_fallback = args->no_fallback,
-                                         .records = args->trace,
+                                         .record = args->trace,
                                          .device_timeout_seconds = args->device_timeout_seconds,
-                                         .verify_seed = args->verify_seed},
-                             .calls = calls_of(args)};
+                                         .verify_seed = args->verify_seed,
+                                         .notice = args->notice,
+                                         .progress = args->progress,
+                                         .notice_context = args->progress_context};
+}
+
+static struct mmul_plan *set_product(struct mmul_program_plan *plan) {
+    if (plan->step_count != 1 || plan->steps[0].schedule == NULL)
+        return NULL;
+    plan->product = (struct mmul_plan){.schedule = plan->steps[0].schedule, .job = plan};
+    return &plan->product;
+}
+
+const struct mmul_plan *mmul_program_plan_product(struct mmul_program_plan *plan) {
+    return set_product(plan);
 }
 
 enum mmul_status mmul_plan_create(struct mmul_context *context, const struct mmul_matmul *args,
                                   struct mmul_plan **plan, struct mmul_error *err) {
     struct mmul_program *program = NULL;
+    struct mmul_program_plan *made = NULL;
     struct mmul_output *expected = NULL; // mmul_run gets the output that is written
-    struct mmul_plan *made = NULL;
     struct mmul_matmul taken;
-    enum mmul_status status = read_options(context, args, &taken, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_agree(context->comm, MMUL_ALLOCATE(made, 1, "a plan", err), err);
-    if (status != MMUL_OK)
-        return status;
-    mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
-    if (context->comm->rank == 0)
-        status = expect_output(&taken, &expected, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_matmul, args, &taken, err);
     if (context->comm->rank == 0 && status == MMUL_OK)
-        status =
-            build_program(&taken, taken.output != NULL ? taken.output : expected, &program, err);
+        status = build_program(&taken, &program, &expected, err);
     status = mmul_comm_agree(context->comm, status, err);
-    const struct mmul_job job = job_of(&taken);
+    const struct mmul_program_options options = options_of(&taken);
     if (status == MMUL_OK)
-        status = mmul_program_prepare(context, program, &job, &made->job, err);
+        status = mmul_program_plan_create(context, program, &options, &made, err);
     mmul_program_destroy(program);
     mmul_output_destroy(expected);
-    if (status != MMUL_OK) {
-        mmul_free(made);
-        return status;
-    }
-    made->schedule = made->job->steps[0].schedule;
-    *plan = made;
-    return MMUL_OK;
+    if (status == MMUL_OK)
+        *plan = set_product(made);
+    return status;
 }
 
 void mmul_plan_destroy(struct mmul_plan *plan) {
-    if (plan == NULL)
-        return;
-    mmul_program_plan_destroy(plan->job);
-    mmul_free(plan);
+    if (plan != NULL)
+        mmul_program_plan_destroy(plan->job);
 }
 
 // --------------------------------------------------------------------------------------------- run
@@ -154,31 +148,40 @@ void mmul_plan_destroy(struct mmul_plan *plan) {
 static enum mmul_status check_job(const struct mmul_context *context,
                                   const struct mmul_matmul *args, const struct mmul_plan *plan,
                                   struct mmul_error *err) {
-    struct mmul_problem now;
     const struct mmul_problem *then = &plan->schedule->problem;
+    const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
+    const enum mmul_dtype dtypes[] = {then->a_dtype, then->b_dtype};
     if (plan->schedule->size != context->comm->size)
         return mmul_fail(err, MMUL_ERR_USAGE, "plan is for %d ranks, there are %d",
                          plan->schedule->size, context->comm->size);
     if (plan->job == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "plan is a simulation and cannot be run");
+    const struct mmul_program *program = plan->job->program;
     if (context->comm->rank != 0)
         return MMUL_OK;
     if (args->output == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "there is no output to write to");
-    enum mmul_status status = mmul_problem_load(args, &now, err);
-    if (status != MMUL_OK)
-        return status;
-    if (!mmul_shape_equal(now.a, then->a) || !mmul_shape_equal(now.b, then->b) ||
-        now.a_dtype != then->a_dtype || now.b_dtype != then->b_dtype ||
-        now.transpose_a != then->transpose_a || now.transpose_b != then->transpose_b ||
-        now.alpha != then->alpha || now.beta != then->beta)
+    bool fits = args->transpose_a == then->transpose_a && args->transpose_b == then->transpose_b &&
+                mmul_matmul_alpha(args) == then->alpha && mmul_matmul_beta(args) == then->beta;
+    for (int i = 0; i < MMUL_FACTORS; i++) {
+        if (inputs[i] == NULL)
+            return mmul_fail(err, MMUL_ERR_USAGE, "operand %c is missing", "AB"[i]);
+        fits &= mmul_matmul_input_type(args, inputs[i]) == dtypes[i];
+    }
+    for (int i = 0, loads = 0; fits && i < program->operation_count; i++)
+        if (program->operations[i].kind == MMUL_LOAD) {
+            const struct mmul_matrix *input = inputs[loads++];
+            fits = input != NULL &&
+                   mmul_shape_equal(mmul_matrix_info(input).shape, program->operations[i].shape);
+        }
+    if (!fits)
         return mmul_fail(err, MMUL_ERR_USAGE, "plan is for other operands than '%s' and '%s'",
-                         now.a_name, now.b_name);
+                         mmul_matrix_name(args->a), mmul_matrix_name(args->b));
     char have[96], want[96];
-    if (!mmul_shape_equal(mmul_output_shape(args->output), now.c))
+    if (!mmul_shape_equal(mmul_output_shape(args->output), then->c))
         return mmul_fail(err, MMUL_ERR_USAGE, "output is %s, the result is %s",
                          mmul_shape_format(mmul_output_shape(args->output), have),
-                         mmul_shape_format(now.c, want));
+                         mmul_shape_format(then->c, want));
     return MMUL_OK;
 }
 
@@ -187,7 +190,8 @@ static void set_run_inputs(const struct mmul_context *context, const struct mmul
                            struct mmul_program_plan *plan) {
     struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
     int loads = 0;
-    plan->calls = calls_of(args);
+    plan->calls = (struct mmul_job_calls){
+        .notice = args->notice, .progress = args->progress, .context = args->progress_context};
     plan->options.no_verify = args->no_verify;
     plan->options.no_fallback = args->no_fallback;
     plan->options.records = args->trace;
@@ -206,16 +210,17 @@ enum mmul_status mmul_run(struct mmul_context *context, const struct mmul_matmul
                           struct mmul_error *err) {
     struct mmul_values *values = NULL;
     struct mmul_matmul taken;
-    enum mmul_status status = read_options(context, args, &taken, err);
+    enum mmul_status status = MMUL_OPTIONS_COPY(mmul_matmul, args, &taken, err);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(context->comm, check_job(context, &taken, plan, err), err);
+        status = check_job(context, &taken, plan, err);
+    status = mmul_comm_agree(context->comm, status, err);
     if (status != MMUL_OK) {
         if (context->comm->rank == 0)
             mmul_output_destroy(taken.output);
         return status;
     }
     set_run_inputs(context, &taken, plan->job);
-    status = mmul_program_execute(context, plan->job, &values, err);
+    status = mmul_program_run(context, plan->job, &values, err);
     if (status != MMUL_OK)
         return status;
     *report = values->report;

@@ -153,14 +153,14 @@ enum mmul_status mmul_program_place_as(struct mmul_program *program, int x,
 enum mmul_status mmul_program_save(struct mmul_program *program, int x, struct mmul_output *output,
                                    struct mmul_error *err) {
     char have[96], want[96];
-    if (x >= 0 && x < program->value_count &&
+    if (output != NULL && x >= 0 && x < program->value_count &&
         !mmul_shape_equal(mmul_output_shape(output), program->values[x].shape))
         return mmul_fail(err, MMUL_ERR_DATA, "output of '%s' is %s, the value is %s",
                          program->values[x].name,
                          mmul_shape_format(mmul_output_shape(output), have),
                          mmul_shape_format(program->values[x].shape, want));
     for (int i = 0; i < program->operation_count; i++)
-        if (program->operations[i].output == output)
+        if (output != NULL && program->operations[i].output == output)
             return mmul_fail(err, MMUL_ERR_USAGE, "cannot save two values to one output");
     const struct mmul_operation request = {
         .kind = MMUL_SAVE, .operands = {x}, .operand_count = 1, .output = output};
@@ -263,7 +263,10 @@ static enum mmul_status read_job(const struct mmul_context *context,
     if (options != NULL)
         status = MMUL_OPTIONS_COPY(mmul_program_options, options, &all, err);
     *job = (struct mmul_job){.weights = all.weights,
-                             .options = {.io = all.io,
+                             .options = {.split = all.split,
+                                         .split_rule = all.split_rule,
+                                         .is_only_predicted = all.only_planned,
+                                         .io = all.io,
                                          .memory_bytes = all.memory_limit_bytes,
                                          .device_memory_bytes = all.device_memory_limit_bytes,
                                          .tail = all.tail,
@@ -290,10 +293,12 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                           const struct mmul_program_options *options,
                                           struct mmul_program_plan **plan, struct mmul_error *err) {
     struct mmul_job job;
-    enum mmul_status status =
-        read_job(context, context->comm->rank == 0 ? options : NULL, &job, err);
+    enum mmul_status status = read_job(context, options, &job, err);
     if (status != MMUL_OK)
         return status;
+    if (context->comm->rank != 0)
+        job =
+            (struct mmul_job){.calls = {.notice = job.calls.notice, .context = job.calls.context}};
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
     return mmul_program_prepare(context, program, &job, plan, err);
 }

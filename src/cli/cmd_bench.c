@@ -82,21 +82,20 @@ static enum mmul_status generate_inputs(const struct bench *bench, struct bench_
     return mmul_generate_file(MMUL_GENERATE_UNIFORM, 2, &requests[1], err);
 }
 
-static enum mmul_status open_files(const struct bench *bench, struct mmul_matmul *args,
-                                   struct mmul_error *err) {
-    struct mmul_shape shape;
-    enum mmul_dtype dtype;
+static enum mmul_status open_files(const struct bench *bench, struct operands *operands,
+                                   struct mmul_output **output, struct mmul_error *err) {
     unlink(bench->c); // each run pays for new memory, none for freeing the old file
-    enum mmul_status status = mmul_matrix_open(bench->a, &args->a, err);
+    enum mmul_status status = mmul_matrix_open(bench->a, &operands->args.a, err);
     if (status == MMUL_OK)
-        status = mmul_matrix_open(bench->b, &args->b, err);
+        status = mmul_matrix_open(bench->b, &operands->args.b, err);
     if (status == MMUL_OK)
-        status = mmul_matmul_result(args, &shape, &dtype, err);
+        status = mmul_operands_build(operands, err);
+    const struct mmul_output_request request = {
+        .path = bench->c, .shape = operands->shape, .dtype = operands->dtype};
     if (status == MMUL_OK)
-        status = mmul_output_create(
-            &(struct mmul_output_request){.path = bench->c, .shape = shape, .dtype = dtype},
-            &args->output, err);
-    return status;
+        status = mmul_output_create(&request, output, err);
+    return status == MMUL_OK ? mmul_program_save(operands->program, operands->value, *output, err)
+                             : status;
 }
 
 // ------------------------------------------------------------------------------------- all ranks
@@ -104,25 +103,27 @@ static enum mmul_status open_files(const struct bench *bench, struct mmul_matmul
 // Multiplies once, from input files to output file. *phases is set on root.
 static enum mmul_status multiply(const struct bench *bench, struct mmul_phases *phases,
                                  struct mmul_error *err) {
-    struct mmul_matmul args = mmul_operands_args(bench->call);
-    struct mmul_plan *plan = NULL;
-    struct mmul_report *report = NULL;
-    args.alpha = 1;
+    const struct mmul_program_options options = mmul_operands_options(bench->call);
+    struct operands operands = {.args = {.alpha = 1}};
+    struct mmul_output *output = NULL;
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
     if (bench->call->is_root)
-        open_files(bench, &args, err);
+        open_files(bench, &operands, &output, err);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
-        status = mmul_plan_create(bench->call->context, &args, &plan, err);
+        status =
+            mmul_program_plan_create(bench->call->context, operands.program, &options, &plan, err);
     if (status == MMUL_OK) {
-        status = mmul_run(bench->call->context, &args, plan, &report, err);
-        args.output = NULL; // the run took ownership
+        status = mmul_program_run(bench->call->context, plan, &values, err);
+        output = NULL; // the run took ownership
     }
     if (status == MMUL_OK && bench->call->is_root)
-        *phases = mmul_report_phases(report);
-    mmul_report_destroy(report);
-    mmul_plan_destroy(plan);
-    mmul_output_destroy(args.output);
-    mmul_operands_close(bench->call, &args);
+        *phases = mmul_report_phases(mmul_values_report(values));
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    mmul_output_destroy(output);
+    mmul_operands_close(bench->call, &operands);
     return status;
 }
 

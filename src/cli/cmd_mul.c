@@ -15,11 +15,11 @@
 enum { PATH_CAPACITY = 4096 };
 
 struct job {
-    struct mmul_matmul args;
-    struct mmul_plan *plan;
-    struct mmul_report *report;
+    struct operands operands;
+    struct mmul_output *output; // owned until the run takes it
     char output_path[PATH_CAPACITY];
-    struct mmul_shape shape; // shape of C
+    struct mmul_program_plan *plan;
+    struct mmul_values *values;
 };
 
 // A file written beside the result. Messages call it `what`, as in "the report".
@@ -92,60 +92,60 @@ static enum mmul_status refuse_format(const struct job *job, struct mmul_error *
 }
 
 // Returns the number of axes of the result in numpy.
-static int count_axes(const struct mmul_matmul *args) {
-    const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
+static int count_axes(struct mmul_matrix *const *inputs, int count) {
     int most = 0;
-    for (int i = 0; i < 3; i++) {
-        const int axes = inputs[i] != NULL ? mmul_matrix_info(inputs[i]).dimensions : 0;
+    for (int i = 0; i < count; i++) {
+        const int axes = mmul_matrix_info(inputs[i]).dimensions;
         most = axes > most ? axes : most;
     }
     return most;
 }
 
-// Opens all files and checks everything about them. Root only.
+// Opens all files, checks everything about them and builds the program. Root only.
 static enum mmul_status open_files(const struct call *call, struct job *job,
                                    struct mmul_error *err) {
-    const struct option_value *dtype_value = &call->options.values[OPT_DTYPE];
-    enum mmul_dtype dtype = MMUL_F32;
+    const struct option_value *asked = &call->options.values[OPT_DTYPE];
+    struct operands *operands = &job->operands;
     struct mmul_inputs *opened = NULL;
     enum mmul_status status = mmul_files_create_inputs(call, &opened, err);
     if (status == MMUL_OK)
-        status = mmul_operands_open(call, opened, &job->args, err);
+        status = mmul_operands_open(call, opened, operands, err);
     mmul_inputs_destroy(opened);
-    if (status == MMUL_OK)
-        status = mmul_matmul_result(&job->args, &job->shape, &dtype, err);
     if (status == MMUL_OK)
         status = mmul_operands_output_path(
             call,
-            (const enum mmul_format[]){default_format(job->args.a, dtype),
-                                       default_format(job->args.b, dtype)},
+            (const enum mmul_format[]){default_format(operands->args.a, operands->dtype),
+                                       default_format(operands->args.b, operands->dtype)},
             job->output_path, PATH_CAPACITY, err);
     for (int i = 0; status == MMUL_OK && i < SIDE_FILE_COUNT; i++)
         status = check_path(call, job, &side_files[i], err);
     if (status != MMUL_OK)
         return status;
-    if (dtype_value->source != OPTION_DEFAULT)
-        dtype = (enum mmul_dtype)dtype_value->number;
-    struct mmul_matrix *inputs[] = {job->args.a, job->args.b, job->args.c_in};
+    const enum mmul_dtype dtype =
+        asked->source != OPTION_DEFAULT ? (enum mmul_dtype)asked->number : operands->dtype;
+    struct mmul_matrix *inputs[] = {operands->args.a, operands->args.b, operands->args.c_in};
+    const int input_count = operands->args.c_in != NULL ? 3 : 2;
     const struct mmul_output_request request = {
         .path = job->output_path,
         .format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number,
-        .shape = job->shape,
+        .shape = operands->shape,
         .dtype = dtype,
         .inputs = inputs,
-        .input_count = job->args.c_in != NULL ? 3 : 2,
-        .dimensions = count_axes(&job->args),
+        .input_count = input_count,
+        .dimensions = count_axes(inputs, input_count),
     };
-    status = mmul_output_create(&request, &job->args.output, err);
-    if (status == MMUL_OK && dtype == MMUL_F64 && mmul_output_dtype(job->args.output) != dtype)
+    status = mmul_output_create(&request, &job->output, err);
+    if (status == MMUL_OK && dtype == MMUL_F64 && mmul_output_dtype(job->output) != dtype)
         return refuse_format(job, err);
-    if (status == MMUL_OK)
-        mmul_output_set_sync(job->args.output, call->options.values[OPT_SYNC].number == 0);
-    return status;
+    if (status != MMUL_OK)
+        return status;
+    mmul_output_set_sync(job->output, call->options.values[OPT_SYNC].number == 0);
+    return mmul_program_save(operands->program, operands->value, job->output, err);
 }
 
 static enum mmul_status write_side_files(const struct call *call, const struct job *job,
                                          struct mmul_error *err) {
+    const struct mmul_report *report = mmul_values_report(job->values);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < SIDE_FILE_COUNT; i++) {
         const char *path = call->options.values[side_files[i].option].text;
@@ -154,13 +154,13 @@ static enum mmul_status write_side_files(const struct call *call, const struct j
         // Checked again: the result now has its final name, so a link to it can be detected.
         status = refuse_same_file(call, job, &side_files[i], err);
         if (status == MMUL_OK)
-            status = side_files[i].store(job->report, path, err);
+            status = side_files[i].store(report, path, err);
     }
     const char *trace = call->options.values[OPT_TRACE].text;
-    if (status == MMUL_OK && mmul_report_dropped_events(job->report) > 0)
+    if (status == MMUL_OK && mmul_report_dropped_events(report) > 0)
         mmul_print_data_warning(call, "trace '%s': %lld events were dropped",
                                 trace != NULL ? trace : call->options.values[OPT_HTML].text,
-                                (long long)mmul_report_dropped_events(job->report));
+                                (long long)mmul_report_dropped_events(report));
     return status;
 }
 
@@ -168,62 +168,67 @@ static enum mmul_status write_side_files(const struct call *call, const struct j
 static enum mmul_status print_results(const struct call *call, struct job *job,
                                       struct mmul_error *err) {
     FILE *tables = mmul_files_table_stream(job->output_path);
-    const struct mmul_matrix *const inputs[] = {job->args.a, job->args.b, job->args.c_in};
+    const struct mmul_matmul *args = &job->operands.args;
+    const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
+    const struct mmul_report *report = mmul_values_report(job->values);
     bool is_doubtful = false;
     for (int i = 0; i < 3; i++)
         is_doubtful |= inputs[i] != NULL && mmul_matrix_was_written(inputs[i]);
-    mmul_print_report_warnings(call, job->report, is_doubtful);
+    mmul_print_report_warnings(call, report, is_doubtful);
     for (int i = 0; i < 3; i++)
         if (inputs[i] != NULL && mmul_matrix_overflows(inputs[i]) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
                                     mmul_matrix_name(inputs[i]));
     if (call->options.values[OPT_JSON].number != 0) {
         char *text = NULL;
-        if (mmul_print_owned_text(mmul_report_json(job->report, &text, err), &text, tables) !=
-            MMUL_OK)
+        if (mmul_print_owned_text(mmul_report_json(report, &text, err), &text, tables) != MMUL_OK)
             return err->status;
     } else if (call->options.values[OPT_QUIET].number == 0) {
         char shape[96];
-        mmul_report_print(job->report, call->options.values[OPT_VERBOSE].number != 0, tables);
-        mmul_print_line(tables, "%s: %s", job->output_path, mmul_shape_format(job->shape, shape));
+        mmul_report_print(report, call->options.values[OPT_VERBOSE].number != 0, tables);
+        mmul_print_line(tables, "%s: %s", job->output_path,
+                        mmul_shape_format(job->operands.shape, shape));
     }
     return write_side_files(call, job, err);
 }
 
 static enum mmul_status multiply(const struct call *call, struct job *job, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    struct mmul_program_options options = mmul_operands_options(call);
+    const bool is_shown = call->is_root && values[OPT_QUIET].number == 0;
+    options.record = values[OPT_TRACE].text != NULL || values[OPT_HTML].text != NULL;
+    options.progress = is_shown ? mmul_progress_show : NULL;
+    options.notice = mmul_progress_print_notice;
+    options.notice_context = call->progress;
     if (call->is_root)
         open_files(call, job, err);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
-        status = mmul_plan_create(call->context, &job->args, &job->plan, err);
+        status = mmul_program_plan_create(call->context, job->operands.program, &options,
+                                          &job->plan, err);
     if (status != MMUL_OK)
         return status;
     mmul_print_speed_origin(call);
     mmul_progress_set_activity(call->progress, "warming up");
-    status = mmul_run(call->context, &job->args, job->plan, &job->report, err);
-    job->args.output = NULL; // the run took ownership
+    status = mmul_program_run(call->context, job->plan, &job->values, err);
+    job->output = NULL; // the run took ownership
     mmul_progress_fini(call->progress);
     return status == MMUL_OK && call->is_root ? print_results(call, job, err) : status;
 }
 
 static enum mmul_status run_mul(const struct call *call, struct mmul_error *err) {
-    const struct option_value *values = call->options.values;
-    struct job job = {.args = mmul_operands_args(call)};
-    if (values[OPT_DRY_RUN].number != 0) {
+    struct job job = {.operands = mmul_operands_product(call)};
+    if (call->options.values[OPT_DRY_RUN].number != 0) {
         mmul_progress_fini(call->progress); // the plan is printed now
         return mmul_command_plan.run(call, err);
     }
     if (mmul_fused_mul_is_requested(call))
         return mmul_fused_mul_run(call, err);
-    bool is_shown = call->is_root && values[OPT_QUIET].number == 0;
-    job.args.progress = is_shown ? mmul_progress_show : NULL;
-    job.args.progress_context = call->progress;
-    job.args.notice = mmul_progress_print_notice;
     enum mmul_status status = multiply(call, &job, err);
-    mmul_report_destroy(job.report);
-    mmul_plan_destroy(job.plan);
-    mmul_output_destroy(job.args.output);
-    mmul_operands_close(call, &job.args);
+    mmul_values_destroy(job.values);
+    mmul_program_plan_destroy(job.plan);
+    mmul_output_destroy(job.output);
+    mmul_operands_close(call, &job.operands);
     return status;
 }
 

@@ -27,7 +27,13 @@ static enum mmul_status print_plan(const struct call *call, const struct mmul_pl
 
 // Simulates a described job. Root only, since this job's own ranks do not matter.
 static enum mmul_status simulate(const struct call *call, struct mmul_error *err) {
-    const struct mmul_matmul args = mmul_operands_args(call);
+    const struct mmul_program_options options = mmul_operands_options(call);
+    const struct mmul_matmul args = {.weights = options.weights,
+                                     .split = options.split,
+                                     .split_rule = options.split_rule,
+                                     .memory_limit_bytes = options.memory_limit_bytes,
+                                     .device_memory_limit_bytes =
+                                         options.device_memory_limit_bytes};
     struct mmul_simulation *simulation = NULL;
     char *text = NULL;
     enum mmul_status status =
@@ -42,38 +48,45 @@ static enum mmul_status simulate(const struct call *call, struct mmul_error *err
     return status;
 }
 
-// Sets args as mul -o C.bin would, where the operands or --dtype give the type. A failure stays in
-// err.
-static void expect_output(const struct call *call, struct mmul_matmul *args,
-                          struct mmul_error *err) {
+// Saves the result as mul -o C.bin would, where the operands or --dtype give the type. Of .bin and
+// .npy files root's node computes those of the type of the arithmetic in place.
+static enum mmul_status expect_output(const struct call *call, struct operands *operands,
+                                      struct mmul_output **output, struct mmul_error *err) {
     const struct option_value *asked = &call->options.values[OPT_DTYPE];
-    struct mmul_shape shape;
-    enum mmul_dtype dtype;
-    if (mmul_matmul_result(args, &shape, &dtype, err) != MMUL_OK)
-        return;
+    enum mmul_status status = MMUL_OK;
+    enum mmul_dtype dtype = operands->dtype;
     if (asked->source != OPTION_DEFAULT) // from mul --dry-run
         dtype = (enum mmul_dtype)asked->number;
-    args->output_in_place = dtype == MMUL_F32 || dtype == MMUL_F64;
+    if (dtype == MMUL_F32 || dtype == MMUL_F64)
+        status = mmul_output_borrow(NULL, operands->shape,
+                                    mmul_program_value_dtype(operands->program, operands->value),
+                                    output, err);
+    return status == MMUL_OK ? mmul_program_save(operands->program, operands->value, *output, err)
+                             : status;
 }
 
 static enum mmul_status run_plan(const struct call *call, struct mmul_error *err) {
     if (call->options.values[OPT_SIMULATE].text != NULL)
         return call->is_root ? simulate(call, err) : MMUL_OK;
-    struct mmul_matmul args = mmul_operands_args(call);
-    struct mmul_plan *plan = NULL;
-    if (call->is_root && mmul_operands_open(call, NULL, &args, err) == MMUL_OK)
-        expect_output(call, &args, err);
+    struct operands operands = mmul_operands_product(call);
+    struct mmul_program_options options = mmul_operands_options(call);
+    struct mmul_output *output = NULL;
+    struct mmul_program_plan *plan = NULL;
+    options.only_planned = true;
+    if (call->is_root && mmul_operands_open(call, NULL, &operands, err) == MMUL_OK)
+        expect_output(call, &operands, &output, err);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
-        status = mmul_plan_create(call->context, &args, &plan, err);
+        status = mmul_program_plan_create(call->context, operands.program, &options, &plan, err);
     if (status == MMUL_OK)
         status = mmul_print_new_warnings(call, err);
     if (status == MMUL_OK && call->is_root) {
         mmul_print_speed_origin(call);
-        status = print_plan(call, plan, err);
+        status = print_plan(call, mmul_program_plan_product(plan), err);
     }
-    mmul_plan_destroy(plan);
-    mmul_operands_close(call, &args);
+    mmul_program_plan_destroy(plan);
+    mmul_output_destroy(output);
+    mmul_operands_close(call, &operands);
     return status;
 }
 

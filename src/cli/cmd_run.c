@@ -9,6 +9,7 @@
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/interrupt.h"
+#include "cli/operands.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/run_script.h"
@@ -202,27 +203,12 @@ static void print_lines(void *context, const struct mmul_script_state *state) {
 }
 
 static struct mmul_program_options options_of(const struct call *call, const struct job *job) {
-    const struct option_value *values = call->options.values;
-    const double tail = values[OPT_TAIL].real; // negative for off
-    return (struct mmul_program_options){
-        .weights = values[OPT_WEIGHTS].text,
-        .io = (enum mmul_io)values[OPT_IO].number,
-        .no_verify = is_on(call, OPT_VERIFY),
-        .verify_seed = (uint64_t)values[OPT_VERIFY_SEED].number,
-        .no_fallback = is_on(call, OPT_NO_FALLBACK),
-        .device_timeout_seconds = values[OPT_DEVICE_TIMEOUT].real,
-        .notice = mmul_progress_print_notice,
-        .notice_context = job->progress,
-        .record = job->records,
-        .memory_limit_bytes = values[OPT_MEMORY].number,
-        .device_memory_limit_bytes = values[OPT_DEVICE_MEMORY].number,
-        .tail = tail > 0   ? MMUL_TAIL_SHARE
-                : tail < 0 ? MMUL_TAIL_OFF
-                           : MMUL_TAIL_AUTO,
-        .tail_share = tail,
-        .reproducible = is_on(call, OPT_REPRODUCIBLE),
-        .progress = is_on(call, OPT_QUIET) ? NULL : mmul_progress_show,
-    };
+    struct mmul_program_options options = mmul_operands_options(call);
+    options.notice = mmul_progress_print_notice;
+    options.notice_context = job->progress;
+    options.record = job->records;
+    options.progress = is_on(call, OPT_QUIET) ? NULL : mmul_progress_show;
+    return options;
 }
 
 // Prints the plan for --check. --quiet does not suppress it, since the plan is the requested

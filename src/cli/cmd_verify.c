@@ -43,23 +43,23 @@ static enum mmul_status check_verdict(const struct call *call, const struct mmul
 }
 
 static enum mmul_status run_verify(const struct call *call, struct mmul_error *err) {
-    struct mmul_matmul args = mmul_operands_args(call);
+    struct operands operands = mmul_operands_product(call);
     struct mmul_inputs *inputs = NULL;
     struct mmul_matrix *c = NULL;
     struct mmul_verdict verdict = {0};
     enum mmul_status status = mmul_files_create_inputs(call, &inputs, err);
     if (status == MMUL_OK)
-        status = mmul_operands_open(call, inputs, &args, err);
+        status = mmul_operands_open(call, inputs, &operands, err);
     if (status == MMUL_OK)
         status = mmul_inputs_open_matrix(inputs, call->operands[2], &c, err);
     if (status == MMUL_OK)
-        status = mmul_verify(&args, c, &verdict, err);
+        status = mmul_verify(&operands.args, c, &verdict, err);
     if (status == MMUL_OK)
         status = check_verdict(call, &verdict, err);
     mmul_print_header_notice(call, c);
     mmul_matrix_close(c);
     mmul_inputs_destroy(inputs);
-    mmul_operands_close(call, &args);
+    mmul_operands_close(call, &operands);
     return status;
 }
 

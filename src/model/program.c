@@ -362,9 +362,9 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
     if (status != MMUL_OK)
         return status;
     const struct mmul_operation_call call = mmul_program_describe_call(program, request, operands);
-    if (request->operand_count > 0)
+    if (request->operand_count > 0 && !request->scale.is_given)
         shape = operands[0].shape;
-    if (row->shape != NULL)
+    if (row->shape != NULL && !request->scale.is_given)
         status = row->shape(row, &call, &shape, err);
     if (status == MMUL_OK)
         status = mmul_shape_bytes(shape, MMUL_F64, &bytes, err);

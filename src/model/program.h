@@ -45,7 +45,7 @@ struct mmul_operation {
     int result; // a value; -1: none
     struct mmul_parameters with;
     struct mmul_scale scale; // matmul
-    struct mmul_shape shape; // load and generate: shape of the result
+    struct mmul_shape shape; // load, generate and scaled product: shape of the result
     bool is_integer;         // load and generate: the result is whole numbers
     bool is_bool;            // load and kept: the result is 0 and 1, of bools
     // load and kept: type of the file or the set; keep: type for a later program

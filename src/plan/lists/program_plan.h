@@ -91,6 +91,13 @@ struct mmul_program_rank {
     int64_t fused_tile_bytes;
 };
 
+// The plan of one product in the public interface: its schedule, and the program plan that has it
+// in a step.
+struct mmul_plan {
+    const struct mmul_schedule *schedule;
+    struct mmul_program_plan *job; // which contains this struct; NULL: a simulation
+};
+
 struct mmul_program_plan {
     const struct mmul_program *program; // borrowed
     struct mmul_program *owned;         // program, if the plan owns it; may be NULL
@@ -132,13 +139,7 @@ struct mmul_program_plan {
     // The plan is cached for equal programs (exec/job/plan_cache.h); a program uses it now; it was
     // made for an earlier program.
     bool is_kept, is_used, is_repeated;
-};
-
-// The plan of one product in the public interface: its schedule, and the program plan that has it
-// in a step.
-struct mmul_plan {
-    const struct mmul_schedule *schedule;
-    struct mmul_program_plan *job; // owned; NULL: plan for machines that need not exist
+    struct mmul_plan product; // of a program that is one product from files to a file
 };
 
 // Returns the operation of a step.
