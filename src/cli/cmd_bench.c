@@ -85,15 +85,18 @@ static enum mmul_status generate_inputs(const struct bench *bench, struct bench_
 static enum mmul_status open_files(const struct bench *bench, struct operands *operands,
                                    struct mmul_output **output, struct mmul_error *err) {
     unlink(bench->c); // each run pays for new memory, none for freeing the old file
-    enum mmul_status status = mmul_matrix_open(bench->a, &operands->args.a, err);
+    enum mmul_status status = mmul_operands_add(NULL, bench->a, operands, err);
     if (status == MMUL_OK)
-        status = mmul_matrix_open(bench->b, &operands->args.b, err);
+        status = mmul_operands_add(NULL, bench->b, operands, err);
     if (status == MMUL_OK)
         status = mmul_operands_build(operands, err);
+    if (status != MMUL_OK)
+        return status;
     const struct mmul_output_request request = {
-        .path = bench->c, .shape = operands->shape, .dtype = operands->dtype};
-    if (status == MMUL_OK)
-        status = mmul_output_create(&request, output, err);
+        .path = bench->c,
+        .shape = mmul_program_value_shape(operands->program, operands->value, NULL),
+        .dtype = mmul_operands_dtype(bench->call, operands, operands->value)};
+    status = mmul_output_create(&request, output, err);
     return status == MMUL_OK ? mmul_program_save(operands->program, operands->value, *output, err)
                              : status;
 }

@@ -7,17 +7,23 @@
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/fused_mul.h"
-#include "cli/operands.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 
-enum { PATH_CAPACITY = 4096 };
+enum { PATH_CAPACITY = 4096, RESULTS = 3 }; // indices, a persistent set, the result
+
+struct result {
+    char path[PATH_CAPACITY];
+    int value;
+    struct mmul_output *output; // owned until the run takes it; NULL: a persistent set of shards
+};
 
 struct job {
     struct operands operands;
-    struct mmul_output *output; // owned until the run takes it
-    char output_path[PATH_CAPACITY];
+    struct result results[RESULTS]; // in the order in which they are saved and printed
+    int result_count;
+    bool is_fused; // has operations behind the product, or persistent sets
     struct mmul_program_plan *plan;
     struct mmul_values *values;
 };
@@ -51,12 +57,12 @@ static enum mmul_status refuse_same_file(const struct call *call, const struct j
                                          const struct side_file *beside, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const char *path = values[beside->option].text;
-    const char *const matrices[] = {call->operands[0], call->operands[1], values[OPT_C_IN].text,
-                                    job->output_path};
-    const char *is = NULL;
-    for (size_t i = 0; is == NULL && i < sizeof matrices / sizeof *matrices; i++)
-        if (matrices[i] != NULL && mmul_paths_are_same(path, matrices[i]))
-            is = "one of the matrices";
+    bool is_matrix = false;
+    for (int i = 0; i < job->operands.input_count; i++)
+        is_matrix |= mmul_paths_are_same(path, job->operands.inputs[i].path);
+    for (int i = 0; i < job->result_count; i++)
+        is_matrix |= mmul_paths_are_same(path, job->results[i].path);
+    const char *is = is_matrix ? "one of the matrices" : NULL;
     for (const struct side_file *other = side_files; is == NULL && other < beside; other++)
         if (values[other->option].text != NULL &&
             mmul_paths_are_same(path, values[other->option].text))
@@ -77,70 +83,104 @@ static enum mmul_status check_path(const struct call *call, const struct job *jo
     return mmul_files_check_text_path(report, beside->what, err);
 }
 
-// Returns the format of a result without a given name: A's format, or .npy if that format lacks the
-// type or is read-only.
-static enum mmul_format default_format(const struct mmul_matrix *input, enum mmul_dtype dtype) {
-    const enum mmul_format format = mmul_matrix_info(input).format;
-    const bool has_not = dtype == MMUL_F64 && mmul_format_holds(format, dtype) != dtype;
-    return has_not || !mmul_format_is_written(format) ? MMUL_FORMAT_NPY : format;
-}
-
-static enum mmul_status refuse_format(const struct job *job, struct mmul_error *err) {
-    mmul_cli_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as float64: .bin has no such type",
-                  job->output_path);
-    return mmul_cli_hint(err, "all other formats have it; --dtype float32 computes in float32");
-}
-
-// Returns the number of axes of the result in numpy.
-static int count_axes(struct mmul_matrix *const *inputs, int count) {
-    int most = 0;
-    for (int i = 0; i < count; i++) {
-        const int axes = mmul_matrix_info(inputs[i]).dimensions;
-        most = axes > most ? axes : most;
+// Finds the earlier output of the same file, which has another tensor.
+static enum mmul_status find_output_beside(const struct job *job, const struct result *result,
+                                           struct mmul_output **beside, struct mmul_error *err) {
+    bool has_several = false, ignored;
+    const char *tensor, *other_tensor;
+    char file[PATH_CAPACITY], other[PATH_CAPACITY];
+    const size_t length = mmul_output_file_length(result->path, &has_several, &tensor);
+    snprintf(file, sizeof file, "%.*s", (int)length, result->path);
+    for (const struct result *r = job->results; r < result; r++) {
+        const size_t other_length = mmul_output_file_length(r->path, &ignored, &other_tensor);
+        snprintf(other, sizeof other, "%.*s", (int)other_length, r->path);
+        if (r->output == NULL || !mmul_paths_are_same(file, other))
+            continue;
+        if (!has_several || strcmp(tensor, other_tensor) == 0)
+            return mmul_cli_fail(err, MMUL_ERR_DATA,
+                                 "cannot save to '%s': it is also another output", result->path);
+        *beside = r->output;
     }
-    return most;
+    return MMUL_OK;
+}
+
+static enum mmul_status refuse_format(const struct job *job, const char *path,
+                                      struct mmul_error *err) {
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as float64: .bin has no such type", path);
+    return mmul_cli_hint(err, "%s--dtype float32 computes in float32",
+                         job->is_fused ? "" : "all other formats have it; ");
+}
+
+// Creates the output of a result and lets the program save it. Root only.
+static enum mmul_status save_result(const struct call *call, const struct job *job,
+                                    struct result *result, struct mmul_error *err) {
+    const struct operands *operands = &job->operands;
+    const bool no_sync = call->options.values[OPT_SYNC].number != 0; // index in on|off
+    if (mmul_kept_name(result->path) != NULL)
+        return mmul_program_keep(operands->program, result->value, mmul_kept_name(result->path),
+                                 no_sync, err);
+    struct mmul_matrix *inputs[OPERANDS_INPUTS];
+    struct mmul_output_request request = {
+        .path = result->path,
+        .format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number,
+        .shape = mmul_program_value_shape(operands->program, result->value, NULL),
+        .dtype = mmul_operands_dtype(call, operands, result->value),
+        .inputs = inputs,
+        .dimensions = mmul_operands_axes(operands)};
+    for (int i = 0; i < operands->input_count; i++)
+        if (operands->inputs[i].matrix != NULL)
+            inputs[request.input_count++] = operands->inputs[i].matrix;
+    enum mmul_status status = find_output_beside(job, result, &request.beside, err);
+    if (status == MMUL_OK)
+        status = mmul_output_create(&request, &result->output, err);
+    if (status != MMUL_OK)
+        return status;
+    if (request.dtype == MMUL_F64 && mmul_output_dtype(result->output) != MMUL_F64)
+        return refuse_format(job, result->path, err);
+    mmul_output_set_sync(result->output, !no_sync);
+    return mmul_program_save(operands->program, result->value, result->output, err);
+}
+
+static struct result *add_result(struct job *job, int value) {
+    struct result *result = &job->results[job->result_count++];
+    result->value = value;
+    return result;
+}
+
+// Lists the results with their paths. Root only.
+static enum mmul_status name_results(const struct call *call, struct job *job, int indices,
+                                     struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const bool is_kept = values[OPT_KEEP].number != 0;
+    char a[256], b[256];
+    if (values[OPT_INDICES].text != NULL)
+        snprintf(add_result(job, indices)->path, PATH_CAPACITY, "%s", values[OPT_INDICES].text);
+    if (is_kept)
+        snprintf(add_result(job, job->operands.value)->path, PATH_CAPACITY, "kept:%sx%s",
+                 mmul_base_name(call->operands[0], a), mmul_base_name(call->operands[1], b));
+    if (is_kept && values[OPT_OUTPUT].text == NULL)
+        return MMUL_OK;
+    return mmul_operands_output_path(
+        call, &job->operands, add_result(job, job->operands.value)->path, PATH_CAPACITY, err);
 }
 
 // Opens all files, checks everything about them and builds the program. Root only.
 static enum mmul_status open_files(const struct call *call, struct job *job,
                                    struct mmul_error *err) {
-    const struct option_value *asked = &call->options.values[OPT_DTYPE];
-    struct operands *operands = &job->operands;
-    struct mmul_inputs *opened = NULL;
-    enum mmul_status status = mmul_files_create_inputs(call, &opened, err);
+    struct mmul_inputs *set = NULL;
+    int indices = -1;
+    enum mmul_status status = mmul_files_create_inputs(call, &set, err);
     if (status == MMUL_OK)
-        status = mmul_operands_open(call, opened, operands, err);
-    mmul_inputs_destroy(opened);
+        status = job->is_fused ? mmul_fused_mul_build(call, set, &job->operands, &indices, err)
+                               : mmul_operands_open(call, set, &job->operands, err);
+    mmul_inputs_destroy(set);
     if (status == MMUL_OK)
-        status = mmul_operands_output_path(
-            call,
-            (const enum mmul_format[]){default_format(operands->args.a, operands->dtype),
-                                       default_format(operands->args.b, operands->dtype)},
-            job->output_path, PATH_CAPACITY, err);
+        status = name_results(call, job, indices, err);
     for (int i = 0; status == MMUL_OK && i < SIDE_FILE_COUNT; i++)
         status = check_path(call, job, &side_files[i], err);
-    if (status != MMUL_OK)
-        return status;
-    const enum mmul_dtype dtype =
-        asked->source != OPTION_DEFAULT ? (enum mmul_dtype)asked->number : operands->dtype;
-    struct mmul_matrix *inputs[] = {operands->args.a, operands->args.b, operands->args.c_in};
-    const int input_count = operands->args.c_in != NULL ? 3 : 2;
-    const struct mmul_output_request request = {
-        .path = job->output_path,
-        .format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number,
-        .shape = operands->shape,
-        .dtype = dtype,
-        .inputs = inputs,
-        .input_count = input_count,
-        .dimensions = count_axes(inputs, input_count),
-    };
-    status = mmul_output_create(&request, &job->output, err);
-    if (status == MMUL_OK && dtype == MMUL_F64 && mmul_output_dtype(job->output) != dtype)
-        return refuse_format(job, err);
-    if (status != MMUL_OK)
-        return status;
-    mmul_output_set_sync(job->output, call->options.values[OPT_SYNC].number == 0);
-    return mmul_program_save(operands->program, operands->value, job->output, err);
+    for (int i = 0; status == MMUL_OK && i < job->result_count; i++)
+        status = save_result(call, job, &job->results[i], err);
+    return status;
 }
 
 static enum mmul_status write_side_files(const struct call *call, const struct job *job,
@@ -164,70 +204,125 @@ static enum mmul_status write_side_files(const struct call *call, const struct j
     return status;
 }
 
+// Prints the names and shapes of the results, several per line if they fit.
+static void print_names(const struct call *call, const struct job *job, FILE *stream) {
+    enum { COLUMNS = 120, GAP = 2 };
+    size_t column = 0;
+    for (int i = 0; i < job->result_count; i++) {
+        const struct result *r = &job->results[i];
+        char line[PATH_CAPACITY + 160], shape[96], on[32] = "";
+        if (mmul_kept_name(r->path) != NULL)
+            snprintf(on, sizeof on, " on %d rank%s", call->ranks, call->ranks == 1 ? "" : "s");
+        mmul_shape_format(mmul_program_value_shape(job->operands.program, r->value, NULL), shape);
+        snprintf(line, sizeof line, "%s: %s%s", r->path, shape, on);
+        const size_t length = strlen(mmul_make_printable(line));
+        const bool fits = column > 0 && column + GAP + length <= COLUMNS;
+        fprintf(stream, "%s%s", column == 0 ? "" : fits ? "  " : "\n", line);
+        column = length + (fits ? column + GAP : 0);
+    }
+    fputc('\n', stream);
+}
+
+// Prints the JSON of a program, as `run` does (mpimatmul_run.schema.json).
+static void print_program_json(const struct job *job, FILE *stream) {
+    const struct mmul_values_summary run = mmul_values_summary(job->values);
+    const int axes = mmul_operands_axes(&job->operands);
+    fprintf(stream,
+            "{\n  \"schema\": \"mpimatmul-run\",\n  \"schema_version\": 1,\n"
+            "  \"version\": \"%s\",\n  \"printed\": [],\n  \"saved\": [",
+            MMUL_VERSION);
+    for (int i = 0; i < job->result_count; i++) {
+        const struct result *r = &job->results[i];
+        const struct mmul_shape s = mmul_program_value_shape(job->operands.program, r->value, NULL);
+        const int64_t sizes[] = {s.batch, s.depth, s.rows, s.cols};
+        fprintf(stream, "%s\n    {\n      \"file\": ", i > 0 ? "," : "");
+        mmul_print_json_string(r->path, stream);
+        fputs(",\n      \"shape\": [", stream);
+        for (int k = 4 - axes; k < 4; k++)
+            fprintf(stream, "%s\n        %lld", k > 4 - axes ? "," : "", (long long)sizes[k]);
+        fputs("\n      ]\n    }", stream);
+    }
+    fprintf(stream,
+            "\n  ],\n  \"run\": {\n    \"wall_seconds\": %.17g,\n"
+            "    \"startup_seconds\": %.17g,\n    \"steps\": %d,\n    \"flops\": %.1f,\n"
+            "    \"flops_per_second\": %.17g,\n    \"joules\": ",
+            run.wall_seconds, run.startup_seconds, run.step_count, run.flops,
+            run.wall_seconds > 0 ? run.flops / run.wall_seconds : 0);
+    mmul_print_json_number(run.joules, stream);
+    fprintf(stream,
+            ",\n    \"verified\": %s,\n    \"lines_checked\": %lld,\n"
+            "    \"blocks_recomputed\": %lld,\n    \"fallback_products\": %lld\n  }\n}\n",
+            run.verified ? "true" : "false", (long long)run.lines_checked,
+            (long long)run.blocks_recomputed, (long long)run.fallback_products);
+}
+
 // Prints the results of a successful run and writes the files beside it. Root only.
 static enum mmul_status print_results(const struct call *call, struct job *job,
                                       struct mmul_error *err) {
-    FILE *tables = mmul_files_table_stream(job->output_path);
-    const struct mmul_matmul *args = &job->operands.args;
-    const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
+    const struct option_value *values = call->options.values;
     const struct mmul_report *report = mmul_values_report(job->values);
+    FILE *tables = stdout;
     bool is_doubtful = false;
-    for (int i = 0; i < 3; i++)
-        is_doubtful |= inputs[i] != NULL && mmul_matrix_was_written(inputs[i]);
+    for (int i = 0; i < job->result_count; i++)
+        tables = mmul_path_is_stdout(job->results[i].path) ? stderr : tables;
+    for (int i = 0; i < job->operands.input_count; i++) {
+        const struct mmul_matrix *matrix = job->operands.inputs[i].matrix;
+        is_doubtful |= matrix != NULL && mmul_matrix_was_written(matrix);
+    }
     mmul_print_report_warnings(call, report, is_doubtful);
-    for (int i = 0; i < 3; i++)
-        if (inputs[i] != NULL && mmul_matrix_overflows(inputs[i]) > 0)
+    for (int i = 0; i < job->operands.input_count; i++) {
+        const struct mmul_matrix *matrix = job->operands.inputs[i].matrix;
+        if (matrix != NULL && mmul_matrix_overflows(matrix) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
-                                    mmul_matrix_name(inputs[i]));
-    if (call->options.values[OPT_JSON].number != 0) {
+                                    mmul_matrix_name(matrix));
+    }
+    if (values[OPT_JSON].number != 0 && job->is_fused) {
+        print_program_json(job, tables);
+    } else if (values[OPT_JSON].number != 0) {
         char *text = NULL;
         if (mmul_print_owned_text(mmul_report_json(report, &text, err), &text, tables) != MMUL_OK)
             return err->status;
-    } else if (call->options.values[OPT_QUIET].number == 0) {
-        char shape[96];
-        mmul_report_print(report, call->options.values[OPT_VERBOSE].number != 0, tables);
-        mmul_print_line(tables, "%s: %s", job->output_path,
-                        mmul_shape_format(job->operands.shape, shape));
+    } else if (values[OPT_QUIET].number == 0) {
+        mmul_report_print(report, values[OPT_VERBOSE].number != 0, tables);
+        print_names(call, job, tables);
     }
     return write_side_files(call, job, err);
 }
 
-static enum mmul_status multiply(const struct call *call, struct job *job, struct mmul_error *err) {
+static enum mmul_status run_mul(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     struct mmul_program_options options = mmul_operands_options(call);
-    const bool is_shown = call->is_root && values[OPT_QUIET].number == 0;
-    options.record = values[OPT_TRACE].text != NULL || values[OPT_HTML].text != NULL;
-    options.progress = is_shown ? mmul_progress_show : NULL;
-    options.notice = mmul_progress_print_notice;
-    options.notice_context = call->progress;
-    if (call->is_root)
-        open_files(call, job, err);
-    enum mmul_status status = mmul_session_agree(err);
-    if (status == MMUL_OK)
-        status = mmul_program_plan_create(call->context, job->operands.program, &options,
-                                          &job->plan, err);
-    if (status != MMUL_OK)
-        return status;
-    mmul_print_speed_origin(call);
-    mmul_progress_set_activity(call->progress, "warming up");
-    status = mmul_program_run(call->context, job->plan, &job->values, err);
-    job->output = NULL; // the run took ownership
-    mmul_progress_fini(call->progress);
-    return status == MMUL_OK && call->is_root ? print_results(call, job, err) : status;
-}
-
-static enum mmul_status run_mul(const struct call *call, struct mmul_error *err) {
-    struct job job = {.operands = mmul_operands_product(call)};
-    if (call->options.values[OPT_DRY_RUN].number != 0) {
+    struct job job = {.operands = mmul_operands_product(call),
+                      .is_fused = mmul_fused_mul_is_requested(call)};
+    if (values[OPT_DRY_RUN].number != 0) {
         mmul_progress_fini(call->progress); // the plan is printed now
         return mmul_command_plan.run(call, err);
     }
-    if (mmul_fused_mul_is_requested(call))
-        return mmul_fused_mul_run(call, err);
-    enum mmul_status status = multiply(call, &job, err);
+    options.record = values[OPT_TRACE].text != NULL || values[OPT_HTML].text != NULL ||
+                     (job.is_fused && values[OPT_REPORT].text != NULL);
+    options.progress = values[OPT_QUIET].number == 0 ? mmul_progress_show : NULL;
+    options.notice = mmul_progress_print_notice;
+    options.notice_context = call->progress;
+    if (call->is_root)
+        open_files(call, &job, err);
+    enum mmul_status status = mmul_session_agree(err);
+    if (status == MMUL_OK)
+        status =
+            mmul_program_plan_create(call->context, job.operands.program, &options, &job.plan, err);
+    if (status == MMUL_OK) {
+        mmul_print_speed_origin(call);
+        mmul_progress_set_activity(call->progress, "warming up");
+        status = mmul_program_run(call->context, job.plan, &job.values, err);
+        for (int i = 0; i < job.result_count; i++)
+            job.results[i].output = NULL; // the run took ownership
+        mmul_progress_fini(call->progress);
+    }
+    if (status == MMUL_OK && call->is_root)
+        status = print_results(call, &job, err);
     mmul_values_destroy(job.values);
     mmul_program_plan_destroy(job.plan);
-    mmul_output_destroy(job.output);
+    for (int i = 0; i < job.result_count; i++)
+        mmul_output_destroy(job.results[i].output);
     mmul_operands_close(call, &job.operands);
     return status;
 }

@@ -52,15 +52,13 @@ static enum mmul_status simulate(const struct call *call, struct mmul_error *err
 // .npy files root's node computes those of the type of the arithmetic in place.
 static enum mmul_status expect_output(const struct call *call, struct operands *operands,
                                       struct mmul_output **output, struct mmul_error *err) {
-    const struct option_value *asked = &call->options.values[OPT_DTYPE];
+    const struct mmul_program *program = operands->program;
+    const enum mmul_dtype computed = mmul_program_value_dtype(program, operands->value),
+                          dtype = mmul_operands_dtype(call, operands, operands->value);
     enum mmul_status status = MMUL_OK;
-    enum mmul_dtype dtype = operands->dtype;
-    if (asked->source != OPTION_DEFAULT) // from mul --dry-run
-        dtype = (enum mmul_dtype)asked->number;
     if (dtype == MMUL_F32 || dtype == MMUL_F64)
-        status = mmul_output_borrow(NULL, operands->shape,
-                                    mmul_program_value_dtype(operands->program, operands->value),
-                                    output, err);
+        status = mmul_output_borrow(NULL, mmul_program_value_shape(program, operands->value, NULL),
+                                    computed, output, err);
     return status == MMUL_OK ? mmul_program_save(operands->program, operands->value, *output, err)
                              : status;
 }

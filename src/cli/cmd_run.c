@@ -259,17 +259,11 @@ static void print_run_warnings(const struct call *call, const struct job *job) {
         mmul_print_data_warning(call, "%s", line);
 }
 
-// Returns true for a --dtype of mul other than float64: everything is then computed in float32.
-static bool computes_in_float32(const struct option_value *dtype) {
-    return dtype->source != OPTION_DEFAULT && dtype->number != MMUL_F64;
-}
-
 static void print_type_notices(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
     bool is_rounded = false;
     for (int i = 0; (matrix = mmul_script_input(job->state.script, i, &is_rounded)) != NULL; i++)
-        if (is_rounded || (computes_in_float32(&call->options.values[OPT_DTYPE]) &&
-                           mmul_matrix_info(matrix).stored == MMUL_F64))
+        if (is_rounded)
             mmul_print_remark(call, "notice: '%s' is float64 and is read as float32",
                               mmul_matrix_name(matrix));
     const char *change;
@@ -404,9 +398,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     all.no_sync = is_on(call, OPT_SYNC);           // index in on|off
     all.skips_nan = is_on(call, OPT_ON_NAN);       // index in stop|skip
     all.missing_is_nan = is_on(call, OPT_MISSING); // index in refuse|nan
-    const struct option_value *dtype = &call->options.values[OPT_DTYPE];
-    all.use_float32 = is_on(call, OPT_COMPUTED) || computes_in_float32(dtype);
-    all.narrow = computes_in_float32(dtype) ? (enum mmul_dtype)dtype->number : MMUL_F32;
+    all.use_float32 = is_on(call, OPT_COMPUTED);
     all.common_types &= !all.use_float32; // float32 was requested for the result, too
     const char *placement = call->options.values[OPT_PLACEMENT].text;
     if (call->is_root && err->status == MMUL_OK && placement != NULL)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// mul with operations on its result, or with persistent sets of shards, becomes a program of `run`.
-// This file builds the text of that program.
+// mul with operations on its result, or with persistent sets of shards: checks of its options, and
+// its program.
 #include "cli/fused_mul.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/failure.h"
-#include "cli/files.h"
-#include "cli/operands.h"
-#include "cli/program_text.h"
+#include "cli/print.h"
+
+enum { NAME_BYTES = 256 };
 
 static const enum option_id asks[] = {OPT_BIAS, OPT_ACTIVATION, OPT_RESIDUAL, OPT_NORMALIZE_ROWS,
                                       OPT_TOPK};
@@ -58,7 +58,8 @@ static enum mmul_status check_dtype(const struct call *call, const char *asked,
 
 enum mmul_status mmul_fused_mul_check(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
-    const char *kept = find_kept(call);
+    const char *indices = values[OPT_INDICES].text, *kept = find_kept(call);
+    enum mmul_format ignored;
     char asked[300] = "";
     if (kept != NULL)
         snprintf(asked, sizeof asked, "'%.256s'", kept);
@@ -67,8 +68,12 @@ enum mmul_status mmul_fused_mul_check(const struct call *call, struct mmul_error
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
         if (values[asks[i]].source != OPTION_DEFAULT)
             snprintf(asked, sizeof asked, "--%s", mmul_option_row(asks[i])->name);
-    if (values[OPT_INDICES].text != NULL && values[OPT_TOPK].source == OPTION_DEFAULT)
+    if (indices != NULL && values[OPT_TOPK].source == OPTION_DEFAULT)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "--indices needs --topk");
+    if (indices != NULL &&
+        mmul_output_format(indices, MMUL_FORMAT_BY_ENDING, &ignored, err) != MMUL_OK)
+        return mmul_cli_hint(err, "\"%.*s.npy\": the ending chooses the format",
+                             (int)(strrchr(indices, '.') - indices), indices);
     for (size_t i = 0; asked[0] != '\0' && i < sizeof others / sizeof *others; i++)
         if (values[others[i]].source == OPTION_FROM_COMMAND_LINE)
             return mmul_cli_fail(err, MMUL_ERR_USAGE, "--%s cannot be combined with %s",
@@ -76,79 +81,162 @@ enum mmul_status mmul_fused_mul_check(const struct call *call, struct mmul_error
     return asked[0] != '\0' ? check_dtype(call, asked, err) : MMUL_OK;
 }
 
+// ----------------------------------------------------------------------------------- the program
+
+// A program under construction. After a failure nothing more is added.
+struct building {
+    const struct call *call;
+    struct mmul_inputs *set;
+    struct operands *operands;
+    struct mmul_error *err;
+};
+
+// Loads a matrix or a persistent set; each path once. Returns the value.
+static int load_input(const struct building *b, const char *path) {
+    struct operands *operands = b->operands;
+    struct operands_input *input = &operands->inputs[operands->input_count];
+    for (int i = 0; i < operands->input_count; i++)
+        if (strcmp(operands->inputs[i].path, path) == 0)
+            return operands->inputs[i].value;
+    if (b->err->status != MMUL_OK)
+        return -1;
+    if (mmul_kept_name(path) != NULL) {
+        *input = (struct operands_input){.path = path, .value = -1};
+        operands->input_count++;
+        mmul_program_load_kept(operands->program, b->call->options.values[OPT_SHARD_DIR].text,
+                               mmul_kept_name(path), &input->value, b->err);
+    } else if (mmul_operands_add(b->set, path, operands, b->err) == MMUL_OK) {
+        mmul_program_load(operands->program, input->matrix, &input->value, b->err);
+    }
+    return input->value;
+}
+
+// Adds an operation on x and y; y NO_VALUE: on x alone. MMUL_NUMBER stands for `number`. Returns
+// the value.
+enum { NO_VALUE = -1 };
+static int apply(const struct building *b, const char *operation, int x, int y, double number,
+                 const char *name) {
+    const struct mmul_call call = {.operation = operation,
+                                   .operands = {x, y},
+                                   .operand_count = y == NO_VALUE ? 1 : 2,
+                                   .with.numbers = {number, number}};
+    int value = NO_VALUE;
+    if (b->err->status == MMUL_OK)
+        mmul_program_apply(b->operands->program, &call, name, &value, b->err);
+    return value;
+}
+
+static int load_factor(const struct building *b, int index, enum option_id transposes) {
+    const char *path = b->call->operands[index];
+    char name[NAME_BYTES];
+    const int value = load_input(b, path);
+    snprintf(name, sizeof name, "%s.T", path);
+    return b->call->options.values[transposes].number != 0
+               ? apply(b, "transpose", value, NO_VALUE, 0, name)
+               : value;
+}
+
+// Adds a value to the product. The error names the axis as numpy does.
+static void add_to_product(const struct building *b, int value, const char *name) {
+    struct operands *operands = b->operands;
+    if (b->err->status != MMUL_OK)
+        return;
+    const struct mmul_shape x = mmul_program_value_shape(operands->program, operands->value, NULL),
+                            y = mmul_program_value_shape(operands->program, value, NULL);
+    const int64_t have[] = {x.batch, x.depth, x.rows, x.cols},
+                  added[] = {y.batch, y.depth, y.rows, y.cols};
+    char here[96], there[96];
+    int axis = 0;
+    while (axis < 4 && (have[axis] == added[axis] || have[axis] == 1 || added[axis] == 1))
+        axis++;
+    if (axis == 4) {
+        operands->value = apply(b, "add", operands->value, value, 0, "product");
+        return;
+    }
+    mmul_cli_fail(b->err, MMUL_ERR_DATA,
+                  "cannot add 'product' (%s) and '%s' (%s): sizes %lld and %lld of axis %d differ",
+                  mmul_shape_format(x, here), name, mmul_shape_format(y, there),
+                  (long long)have[axis], (long long)added[axis], axis - 4);
+    mmul_cli_hint(b->err, "sizes of 1 are broadcast");
+}
+
 // Adds product = alpha op(A) op(B) + beta C. Errors use this name, and the files' own names.
-static void add_product(const struct call *call, struct mmul_program_text *line) {
-    const struct option_value *values = call->options.values;
-    char number[80];
-    const double alpha = values[OPT_ALPHA].real;
-    mmul_program_text_add(line, "product = ");
-    mmul_program_text_add_load(line, call->operands[0]);
-    mmul_program_text_add(line, values[OPT_TRANSPOSE_A].number != 0 ? ".T @ " : " @ ");
-    mmul_program_text_add_load(line, call->operands[1]);
-    mmul_program_text_add(line, values[OPT_TRANSPOSE_B].number != 0 ? ".T" : "");
+static void add_product(const struct building *b) {
+    const struct option_value *values = b->call->options.values;
+    const double alpha = values[OPT_ALPHA].real, beta = values[OPT_BETA].real;
+    const char *c_in = values[OPT_C_IN].text;
+    int *product = &b->operands->value;
+    char name[NAME_BYTES];
+    const int x = load_factor(b, 0, OPT_TRANSPOSE_A), y = load_factor(b, 1, OPT_TRANSPOSE_B);
+    *product = apply(b, "matmul", x, y, 0, "product");
     if (alpha == 0) { // as in BLAS, NaN and infinities of A and B are ignored
-        mmul_program_text_add(line, "\nproduct = where(abs(product) < 1, 0, 0)");
+        const int bits = apply(b, "less", *product, MMUL_NUMBER, 1, "product < 1");
+        *product = apply(b, "subtract", bits, bits, 0, "product");
     } else if (alpha != 1) {
-        snprintf(number, sizeof number, "\nproduct = product * %.17g", alpha);
-        mmul_program_text_add(line, number);
+        *product = apply(b, "multiply", *product, MMUL_NUMBER, alpha, "product");
     }
-    if (values[OPT_BETA].real == 0)
+    if (beta == 0)
         return;
-    snprintf(number, sizeof number, "\nproduct = product + %.17g * ", values[OPT_BETA].real);
-    mmul_program_text_add(line, number);
-    mmul_program_text_add_load(line, values[OPT_C_IN].text);
+    snprintf(name, sizeof name, "%.17g * %s", beta, c_in);
+    add_to_product(b, apply(b, "multiply", MMUL_NUMBER, load_input(b, c_in), beta, name), name);
 }
 
-static void add_file(struct mmul_program_text *line, const char *path) {
-    if (path == NULL)
-        return;
-    mmul_program_text_add(line, "\nproduct = product + ");
-    mmul_program_text_add_load(line, path);
+static void add_file(const struct building *b, const char *path) {
+    if (path != NULL)
+        add_to_product(b, load_input(b, path), path);
 }
 
-static void add_epilogue(const struct call *call, struct mmul_program_text *line) {
-    const struct option_value *values = call->options.values;
-    char text[96];
-    add_file(line, values[OPT_BIAS].text);
-    if (values[OPT_ACTIVATION].text != NULL) {
-        snprintf(text, sizeof text, "\nproduct = %s(product)", values[OPT_ACTIVATION].text);
-        mmul_program_text_add(line, text);
-    }
-    add_file(line, values[OPT_RESIDUAL].text);
-    mmul_program_text_add(
-        line, values[OPT_NORMALIZE_ROWS].number != 0 ? "\nproduct = normalize(product)" : "");
-    if (values[OPT_TOPK].source == OPTION_DEFAULT)
-        return;
-    snprintf(text, sizeof text, "\nproduct, indices = topk(product, %lld)",
-             (long long)values[OPT_TOPK].number);
-    mmul_program_text_add(line, text);
-    if (values[OPT_INDICES].text != NULL)
-        mmul_program_text_add_save(line, values[OPT_INDICES].text, "indices");
+// Replaces the product by its largest elements. Returns their columns.
+static int take_largest(const struct building *b, int64_t count) {
+    struct operands *operands = b->operands;
+    struct mmul_call call = {.operation = "topk",
+                             .operands = {operands->value},
+                             .operand_count = 1,
+                             .with.count = count};
+    int both = NO_VALUE, columns = NO_VALUE;
+    if (b->err->status != MMUL_OK ||
+        mmul_program_apply(operands->program, &call, "product", &both, b->err) != MMUL_OK)
+        return NO_VALUE;
+    const struct mmul_shape s = mmul_program_value_shape(operands->program, both, NULL);
+    call = (struct mmul_call){.operation = "slice",
+                              .operands = {both},
+                              .operand_count = 1,
+                              .with.end = {s.batch, s.depth, s.rows, count}};
+    if (mmul_program_apply(operands->program, &call, "product", &operands->value, b->err) !=
+        MMUL_OK)
+        return NO_VALUE;
+    call.with.begin[3] = count;
+    call.with.end[3] = 2 * count;
+    mmul_program_apply(operands->program, &call, "indices", &columns, b->err);
+    return columns;
 }
 
-static enum mmul_status choose_output(const struct call *call,
-                                      char path[MMUL_PROGRAM_TEXT_PATH_BYTES],
+enum mmul_status mmul_fused_mul_build(const struct call *call, struct mmul_inputs *set,
+                                      struct operands *operands, int *indices,
                                       struct mmul_error *err) {
-    enum mmul_format formats[2];
-    for (int i = 0; i < 2; i++)
-        if (mmul_files_find_format(call, call->operands[i], &formats[i], err) != MMUL_OK)
-            return err->status;
-    return mmul_operands_output_path(call, formats, path, MMUL_PROGRAM_TEXT_PATH_BYTES, err);
-}
-
-enum mmul_status mmul_fused_mul_run(const struct call *call, struct mmul_error *err) {
-    struct mmul_program_text line = {.length = 0};
-    char path[MMUL_PROGRAM_TEXT_PATH_BYTES] = "", a[256], b[256];
-    add_product(call, &line);
-    add_epilogue(call, &line);
-    const bool is_kept = call->options.values[OPT_KEEP].number != 0;
-    if (is_kept) {
-        mmul_base_name(call->operands[0], a);
-        snprintf(path, sizeof path, "kept:%sx%s", a, mmul_base_name(call->operands[1], b));
-        mmul_program_text_add_save(&line, path, "product");
+    const struct option_value *values = call->options.values;
+    const struct building b = {call, set, operands, err};
+    const bool is_float32 = operands->args.compute == MMUL_COMPUTE_F32;
+    if (mmul_program_create(&operands->program, err) != MMUL_OK)
+        return err->status;
+    if (is_float32)
+        mmul_program_use_float32(operands->program);
+    add_product(&b);
+    add_file(&b, values[OPT_BIAS].text);
+    if (values[OPT_ACTIVATION].text != NULL)
+        operands->value =
+            apply(&b, values[OPT_ACTIVATION].text, operands->value, NO_VALUE, 0, "product");
+    add_file(&b, values[OPT_RESIDUAL].text);
+    if (values[OPT_NORMALIZE_ROWS].number != 0)
+        operands->value = apply(&b, "normalize", operands->value, NO_VALUE, 0, "product");
+    if (values[OPT_TOPK].source != OPTION_DEFAULT)
+        *indices = take_largest(&b, values[OPT_TOPK].number);
+    for (int i = operands->input_count; err->status == MMUL_OK && i-- > 0;) {
+        const struct operands_input *input = &operands->inputs[i];
+        const bool is_double =
+            input->matrix != NULL && mmul_matrix_info(input->matrix).stored == MMUL_F64;
+        if (mmul_program_is_rounded(operands->program, input->value) || (is_double && is_float32))
+            mmul_print_remark(call, "notice: '%s' is float64 and is read as float32", input->path);
     }
-    if (call->is_root && (!is_kept || call->options.values[OPT_OUTPUT].text != NULL) &&
-        choose_output(call, path, err) == MMUL_OK)
-        mmul_program_text_add_save(&line, path, "product");
-    return mmul_program_text_run(call, &line, err);
+    return err->status;
 }

@@ -2,6 +2,8 @@
 // A product and its options, built from the command line. The library checks the shapes.
 #include "cli/operands.h"
 
+#include <string.h>
+
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/print.h"
@@ -60,53 +62,69 @@ struct operands mmul_operands_product(const struct call *call) {
                                                                              : MMUL_COMPUTE_F32}};
 }
 
+enum mmul_status mmul_operands_add(struct mmul_inputs *set, const char *path,
+                                   struct operands *operands, struct mmul_error *err) {
+    struct operands_input *input = &operands->inputs[operands->input_count];
+    *input = (struct operands_input){.path = path, .value = -1};
+    enum mmul_status status = mmul_inputs_open_matrix(set, path, &input->matrix, err);
+    operands->input_count += status == MMUL_OK;
+    return status;
+}
+
 enum mmul_status mmul_operands_build(struct operands *operands, struct mmul_error *err) {
-    const struct mmul_matrix *const inputs[] = {operands->args.a, operands->args.b,
-                                                operands->args.c_in};
+    operands->args.a = operands->inputs[0].matrix;
+    operands->args.b = operands->inputs[1].matrix;
+    operands->args.c_in = operands->inputs[2].matrix;
     enum mmul_status status = mmul_program_create(&operands->program, err);
-    if (status == MMUL_OK)
-        status = mmul_program_product(operands->program, &operands->args, &operands->value, err);
-    if (status != MMUL_OK)
-        return status;
-    operands->shape = mmul_program_value_shape(operands->program, operands->value, NULL);
-    operands->dtype = mmul_program_value_dtype(operands->program, operands->value);
-    // The common 16-bit type, if all inputs have it.
-    const enum mmul_dtype first = mmul_matrix_info(inputs[0]).delivered;
-    bool is_common = operands->dtype == MMUL_F32 && (first == MMUL_F16 || first == MMUL_BF16);
-    for (int i = 0; i < 3; i++)
-        is_common &= inputs[i] == NULL || mmul_matrix_info(inputs[i]).delivered == first;
-    operands->dtype = is_common ? first : operands->dtype;
-    return MMUL_OK;
+    return status == MMUL_OK
+               ? mmul_program_product(operands->program, &operands->args, &operands->value, err)
+               : status;
+}
+
+enum mmul_dtype mmul_operands_dtype(const struct call *call, const struct operands *operands,
+                                    int value) {
+    const struct option_value *asked = &call->options.values[OPT_DTYPE];
+    bool is_integer = false, is_common = true;
+    mmul_program_value_shape(operands->program, value, &is_integer);
+    const enum mmul_dtype computed =
+        is_integer ? MMUL_I32 : mmul_program_value_dtype(operands->program, value);
+    if (computed != MMUL_F32)
+        return computed;
+    if (asked->source != OPTION_DEFAULT)
+        return (enum mmul_dtype)asked->number;
+    enum mmul_dtype common = MMUL_F32;
+    for (int i = 0; i < operands->input_count; i++) {
+        const struct mmul_matrix *matrix = operands->inputs[i].matrix;
+        const enum mmul_dtype have = matrix != NULL ? mmul_matrix_info(matrix).delivered : computed;
+        common = i == 0 ? have : common;
+        is_common &= have == common;
+    }
+    return is_common && (common == MMUL_F16 || common == MMUL_BF16) ? common : computed;
 }
 
 // Reports inputs that are converted when read.
 static void print_conversions(const struct call *call, const struct operands *operands) {
-    const struct mmul_matmul *args = &operands->args;
-    const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
-    for (int i = 0; i < 3; i++) {
-        const struct mmul_matrix_info info =
-            inputs[i] != NULL ? mmul_matrix_info(inputs[i]) : (struct mmul_matrix_info){0};
-        const enum mmul_dtype read = operands->dtype == MMUL_F64 ? MMUL_F64 : info.delivered;
-        const bool is_read = inputs[i] != NULL && (inputs[i] != args->c_in || args->beta != 0);
+    const enum mmul_dtype computed = mmul_program_value_dtype(operands->program, operands->value);
+    for (int i = 0; i < operands->input_count; i++) {
+        const struct mmul_matrix_info info = mmul_matrix_info(operands->inputs[i].matrix);
+        const enum mmul_dtype read = computed == MMUL_F64 ? MMUL_F64 : info.delivered;
+        const bool is_read =
+            operands->inputs[i].matrix != operands->args.c_in || operands->args.beta != 0;
         if (is_read && info.stored != read)
             mmul_print_remark(call, "notice: '%s' is %s and is read as %s",
-                              mmul_matrix_name(inputs[i]), mmul_dtype_name(info.stored),
+                              operands->inputs[i].path, mmul_dtype_name(info.stored),
                               mmul_dtype_name(read));
     }
 }
 
-enum mmul_status mmul_operands_open(const struct call *call, struct mmul_inputs *inputs,
+enum mmul_status mmul_operands_open(const struct call *call, struct mmul_inputs *set,
                                     struct operands *operands, struct mmul_error *err) {
-    struct mmul_matmul *args = &operands->args;
     const char *c_in = call->options.values[OPT_C_IN].text;
-    enum mmul_status status = mmul_inputs_open_matrix(inputs, call->operands[0], &args->a, err);
-    if (status == MMUL_OK)
-        status = mmul_inputs_open_matrix(inputs, call->operands[1], &args->b, err);
-    if (status == MMUL_OK && c_in != NULL)
-        status = mmul_inputs_open_matrix(inputs, c_in, &args->c_in, err);
-    if (status != MMUL_OK)
-        return status;
-    status = mmul_operands_build(operands, err);
+    const char *const paths[] = {call->operands[0], call->operands[1], c_in};
+    for (int i = 0; i < 3 && paths[i] != NULL; i++)
+        if (mmul_operands_add(set, paths[i], operands, err) != MMUL_OK)
+            return err->status;
+    enum mmul_status status = mmul_operands_build(operands, err);
     if (status == MMUL_OK)
         print_conversions(call, operands);
     // An explicit 0 is intended. A missing --beta may be a mistake: the bias is not added.
@@ -116,12 +134,43 @@ enum mmul_status mmul_operands_open(const struct call *call, struct mmul_inputs 
     return status;
 }
 
-enum mmul_status mmul_operands_output_path(const struct call *call,
-                                           const enum mmul_format formats[2], char *path,
-                                           size_t capacity, struct mmul_error *err) {
+int mmul_operands_axes(const struct operands *operands) {
+    int most = 2;
+    for (int i = 0; i < operands->input_count; i++) {
+        const struct operands_input *input = &operands->inputs[i];
+        struct mmul_shape s = {1, 1, 1, 1};
+        if (input->matrix == NULL)
+            s = mmul_program_value_shape(operands->program, input->value, NULL);
+        const int axes = input->matrix != NULL ? mmul_matrix_info(input->matrix).dimensions
+                         : s.batch > 1         ? 4
+                         : s.depth > 1         ? 3
+                                               : 2;
+        most = axes > most ? axes : most;
+    }
+    return most;
+}
+
+// Returns the format of a result without a given name: the input's format, or .npy if that format
+// lacks the type or is read-only. A set of shards counts as .bin.
+static enum mmul_format default_format(const struct operands_input *input, enum mmul_dtype dtype) {
+    const enum mmul_format format =
+        input->matrix != NULL ? mmul_matrix_info(input->matrix).format : MMUL_FORMAT_BIN;
+    const bool has_not = dtype == MMUL_F64 && mmul_format_holds(format, dtype) != dtype;
+    return has_not || !mmul_format_is_written(format) ? MMUL_FORMAT_NPY : format;
+}
+
+enum mmul_status mmul_operands_output_path(const struct call *call, const struct operands *operands,
+                                           char *path, size_t capacity, struct mmul_error *err) {
     enum mmul_format format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number;
-    if (format == MMUL_FORMAT_BY_ENDING)
-        format = formats[0] == formats[1] ? formats[0] : MMUL_FORMAT_BIN;
+    if (format == MMUL_FORMAT_BY_ENDING) {
+        const enum mmul_dtype dtype = mmul_operands_dtype(call, operands, operands->value);
+        const struct operands_input *a = &operands->inputs[0], *b = a;
+        if (strcmp(call->operands[0], call->operands[1]) != 0)
+            b = &operands->inputs[1];
+        format = default_format(a, dtype);
+        if (default_format(b, dtype) != format)
+            format = MMUL_FORMAT_BIN;
+    }
     const struct mmul_result_name name = {.given = call->options.values[OPT_OUTPUT].text,
                                           .a = call->operands[0],
                                           .between = "x",
@@ -132,11 +181,10 @@ enum mmul_status mmul_operands_output_path(const struct call *call,
 }
 
 void mmul_operands_close(const struct call *call, struct operands *operands) {
-    struct mmul_matrix *const inputs[] = {operands->args.a, operands->args.b, operands->args.c_in};
     mmul_program_destroy(operands->program);
-    for (int i = 0; i < 3; i++) {
-        mmul_print_header_notice(call, inputs[i]);
-        mmul_matrix_close(inputs[i]);
+    for (int i = 0; i < operands->input_count; i++) {
+        mmul_print_header_notice(call, operands->inputs[i].matrix);
+        mmul_matrix_close(operands->inputs[i].matrix);
     }
     *operands = (struct operands){.value = -1};
 }

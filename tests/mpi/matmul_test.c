@@ -166,6 +166,19 @@ static void test_mismatched_jobs(void) {
     tap_ok(mmul_run(context, &job.args, plan, &report, &err) == MMUL_ERR_USAGE &&
                strcmp(err.text, "there is no output to write to") == 0,
            "no output is refused");
+    struct mmul_matrix *const a = job.args.a;
+    if (rank == 0) {
+        mmul_output_borrow(job.c, job.shape, MMUL_F32, &job.args.output, &err);
+        mmul_matrix_borrow(job.a.stored, (struct mmul_shape){1, 1, 4, 4}, MMUL_F32, "X",
+                           &job.args.a, &err);
+    }
+    tap_ok(mmul_run(context, &job.args, plan, &report, &err) == MMUL_ERR_USAGE &&
+               strcmp(err.text, "plan is for other operands than 'X' and 'B'") == 0,
+           "an operand of another shape is refused");
+    if (rank == 0)
+        mmul_matrix_close(job.args.a);
+    job.args.a = a;
+    job.args.output = NULL;
     if (rank == 0)
         close_job(&job);
     mmul_plan_destroy(plan);

@@ -125,6 +125,46 @@ static void an_output_of_two_values_is_refused(void **state) {
     mmul_program_destroy(p);
 }
 
+static struct mmul_matrix *borrow(const float *data, int64_t rows, int64_t cols, const char *name) {
+    struct mmul_matrix *matrix = NULL;
+    struct mmul_error err;
+    const struct mmul_shape shape = {1, 1, rows, cols};
+    assert_int_equal(mmul_matrix_borrow(data, shape, MMUL_F32, name, &matrix, &err), MMUL_OK);
+    return matrix;
+}
+
+static void a_product_of_files_is_added_as_a_whole_or_not_at_all(void **state) {
+    (void)state;
+    static const float data[15];
+    struct mmul_program *p = new_program();
+    struct mmul_matrix *two = borrow(data, 2, 2, "D"), *row = borrow(data, 1, 4, "C");
+    struct mmul_matmul args = {.a = borrow(data, 5, 3, "A"),
+                               .b = borrow(data, 4, 3, "B"),
+                               .c_in = two,
+                               .transpose_b = true,
+                               .alpha = 2,
+                               .beta = 3};
+    struct mmul_error err;
+    int value = -1;
+    char text[96];
+    assert_int_equal(mmul_program_product(p, &args, &value, &err), MMUL_ERR_DATA);
+    assert_string_equal(err.text, "cannot add 'D' (2 x 2) to a result of 5 x 4: shapes differ");
+    assert_true(p->operation_count == 0 && p->value_count == 0 && value == -1);
+    args.c_in = row;
+    assert_int_equal(mmul_program_product(p, &args, &value, &err), MMUL_OK);
+    assert_string_equal(mmul_shape_format(p->values[value].shape, text), "5 x 4");
+    assert_true(p->operation_count == 4 && p->values[value].dtype == MMUL_F32);
+    assert_int_equal(mmul_program_save(p, value, NULL, &err), MMUL_OK); // for a plan alone
+    args.beta = 0;                                                      // C_in is not read
+    assert_int_equal(mmul_program_product(p, &args, &value, &err), MMUL_OK);
+    assert_int_equal(p->operation_count, 8);
+    mmul_matrix_close(args.a);
+    mmul_matrix_close(args.b);
+    mmul_matrix_close(two);
+    mmul_matrix_close(row);
+    mmul_program_destroy(p);
+}
+
 // ---------------------------------------------------------------------------------------- plans
 
 static struct mmul_program_plan *make_plan(const struct mmul_program *p,
@@ -686,6 +726,8 @@ int main(void) {
         cmocka_unit_test_teardown(results_have_their_shapes, assert_no_live_bytes),
         cmocka_unit_test_teardown(mismatched_operands_are_refused, assert_no_live_bytes),
         cmocka_unit_test_teardown(an_output_of_two_values_is_refused, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_product_of_files_is_added_as_a_whole_or_not_at_all,
+                                  assert_no_live_bytes),
         cmocka_unit_test_teardown(the_plan_is_the_cheapest_of_all_combinations,
                                   assert_no_live_bytes),
         cmocka_unit_test(every_operation_has_an_accuracy),

@@ -95,7 +95,7 @@ struct mmul_program_rank {
 // in a step.
 struct mmul_plan {
     const struct mmul_schedule *schedule;
-    struct mmul_program_plan *job; // which contains this struct; NULL: a simulation
+    struct mmul_program_plan *job; // contains this struct; NULL: a simulation
 };
 
 struct mmul_program_plan {
@@ -139,7 +139,7 @@ struct mmul_program_plan {
     // The plan is cached for equal programs (exec/job/plan_cache.h); a program uses it now; it was
     // made for an earlier program.
     bool is_kept, is_used, is_repeated;
-    struct mmul_plan product; // of a program that is one product from files to a file
+    struct mmul_plan product; // for a program that is one product from files to a file
 };
 
 // Returns the operation of a step.
