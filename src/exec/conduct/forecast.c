@@ -17,9 +17,6 @@
 
 static const double TELL_SECONDS = 0.1;
 
-// Weight of the prediction: it counts as much as an observation of this share of the work.
-static const double TRUSTED_SHARE = 0.05;
-
 // A CPU that computes alone is not measured, since no plan depends on its speed. A product of some
 // seconds can spare the milliseconds that a few small test products take, which show roughly how
 // fast the CPU is.
@@ -79,9 +76,7 @@ static struct mmul_forecast_work work_of(const struct mmul_forecast *outlook,
     if (step->kind == MMUL_STEP_COMPUTE)
         work.flops = flops_of(stage);
     for (int i = 0; i < step->fused_count; i++)
-        work.flops += mmul_program_flops(
-            plan->program,
-            &plan->program->operations[plan->fused[step->first_fused + i].operation]);
+        work.flops += mmul_program_flops(plan->program, mmul_step_fused_operation(plan, step, i));
     return work;
 }
 
@@ -155,7 +150,7 @@ static struct mmul_progress estimate_progress(struct mmul_forecast *outlook, int
         if (run->stages[outlook->stages_over].is.kind->copies)
             add_work(&outlook->moved, work_of(outlook, &run->stages[outlook->stages_over]), 1);
     const double elapsed = now - outlook->begin, in_stage = now - outlook->stage_begin;
-    const double trusted = TRUSTED_SHARE * outlook->all.seconds;
+    const double trusted = MMUL_PREDICTION_SHARE * outlook->all.seconds;
     double computed = share_computed(outlook, now);
     if (isnan(computed))
         computed = outlook->computing.seconds > 0
@@ -186,8 +181,7 @@ static struct mmul_progress estimate_progress(struct mmul_forecast *outlook, int
                                           : -1};
 }
 
-// --------------------------------------------------------------------------------------- the job
-// status
+// ---------------------------------------------------------------------------------- the job status
 
 static double scale_word(int64_t word, double factor) {
     return word != INT64_MIN ? (double)word * factor : NAN;

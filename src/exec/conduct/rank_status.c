@@ -15,9 +15,6 @@
 #include "model/problem.h"
 #include "plan/cost/pass_cost.h"
 
-// Weight of the prediction: it counts as much as an observation of this share of the work.
-static const double TRUSTED_SHARE = 0.05;
-
 double mmul_damp_share(double share) {
     const double straight = 0.8, rest = 0.98 - straight;
     return share < straight ? share : straight + rest * (1 - exp((straight - share) / rest));
@@ -122,7 +119,7 @@ static double share_of_stage(const struct mmul_rank_status_tracker *watch,
         atomic_load(&stage->progress->ranks[own_node_rank(watch->run)].elements_planned);
     if (made > 0 && planned > 0)
         return fmin(made / (double)planned, 1);
-    const double trusted = TRUSTED_SHARE * watch->before[watch->run->stage_count],
+    const double trusted = MMUL_PREDICTION_SHARE * watch->before[watch->run->stage_count],
                  done = watch->before[stage->index],
                  slower = (watch->stage_begin - watch->begin + trusted) / (done + trusted),
                  predicted = slower * (watch->before[stage->index + 1] - done);

@@ -44,6 +44,9 @@ void mmul_rank_status_tracker_fini(struct mmul_rank_status_tracker *watch);
 struct mmul_rank_status mmul_rank_status_read(struct mmul_rank_status_tracker *watch, bool is_over,
                                               double now);
 
+// Weight of a prediction: it counts as much as an observation of this share of the work.
+#define MMUL_PREDICTION_SHARE 0.05
+
 // Maps elapsed time over predicted time to a share of finished work. Slows down near the end and
 // stays below 1, since work that still runs is not finished.
 double mmul_damp_share(double share);

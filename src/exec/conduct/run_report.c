@@ -10,6 +10,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "comm/clocks.h"
+#include "exec/conduct/rank_status.h"
 #include "exec/conduct/run.h"
 #include "exec/status/device_usage.h"
 #include "exec/steps/product.h"
@@ -427,8 +428,7 @@ static void warn_of_nan(const struct mmul_run *run) {
 enum mmul_status mmul_run_fill_report(struct mmul_run *run, struct mmul_report *report,
                                       struct mmul_error *err) {
     struct mmul_context *context = run->rank_resources.context;
-    const bool is_product = run->stage_count == 1 && run->stages[0].is.schedule != NULL &&
-                            run->stages[0].epilogue.step == NULL;
+    const bool is_product = mmul_run_is_product(run);
     describe_self(run, is_product);
     warn_of_nan(run);
     enum mmul_status status =

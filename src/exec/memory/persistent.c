@@ -355,8 +355,6 @@ void mmul_persistent_close_sets(struct mmul_values *values) {
 
 // ----------------------------------------------------------------------------------------- finding
 
-// Maps a shard only to check it, and reads it only if its checksum has to decide.
-
 // Prefixes an error with the name of the set.
 static enum mmul_status name_failure(const char *name, struct mmul_error *err) {
     char text[sizeof err->text];
@@ -402,6 +400,7 @@ static enum mmul_status check_shard(const struct mmul_shard_set *set, int part,
                      (unsigned long long)hash, (unsigned long long)set->hashes[part]);
 }
 
+// Maps the shard only to check it, and reads it only if its checksum has to decide.
 static enum mmul_status check_own_shard(const char *folder, const char *name,
                                         const struct mmul_shard_set *set, int part,
                                         struct mmul_error *err) {

@@ -23,7 +23,7 @@ struct job {
 // Result of the child.
 struct answer {
     struct mmul_error error;
-    double seconds[]; // of each run
+    double seconds[]; // one per run
 };
 
 // ------------------------------------------------------------------------------- in the child

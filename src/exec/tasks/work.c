@@ -543,9 +543,7 @@ static double flops_each(const struct mmul_stage *stage) {
     const double elements = mmul_shape_elements(mmul_place_value(plan, step->made)->shape);
     double fused = 0;
     for (int i = 0; i < step->fused_count; i++)
-        fused += mmul_program_flops(
-            plan->program,
-            &plan->program->operations[plan->fused[step->first_fused + i].operation]);
+        fused += mmul_program_flops(plan->program, mmul_step_fused_operation(plan, step, i));
     return fused / elements +
            (stage->operation->kind == MMUL_MATMUL
                 ? 2.0 * (double)own_tasks(stage)->terms

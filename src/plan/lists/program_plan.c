@@ -99,18 +99,15 @@ bool mmul_program_needs_result_tile(const struct mmul_program_plan *plan,
 char *mmul_program_step_name(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step,
                              char text[static MMUL_STEP_NAME_BYTES]) {
-    const struct mmul_operation *operations = plan->program->operations;
-    size_t used = 0;
     if (step->kind == MMUL_STEP_MOVE)
         return strcpy(text, "move");
     snprintf(text, MMUL_STEP_NAME_BYTES, "%s",
-             mmul_operation_row(operations[step->operation].kind)->name);
+             mmul_operation_row(mmul_step_operation(plan, step)->kind)->name);
     for (int i = mmul_program_head_is_fused(plan, step); i < step->fused_count; i++) {
-        const struct mmul_program_fused *fused = &plan->fused[step->first_fused + i];
-        used = strlen(text);
-        if (used + 1 < MMUL_STEP_NAME_BYTES)
-            snprintf(text + used, MMUL_STEP_NAME_BYTES - used, " + %s",
-                     mmul_operation_row(operations[fused->operation].kind)->name);
+        const struct mmul_operation *fused = mmul_step_fused_operation(plan, step, i);
+        const size_t used = strlen(text);
+        snprintf(text + used, MMUL_STEP_NAME_BYTES - used, " + %s",
+                 mmul_operation_row(fused->kind)->name);
     }
     return text;
 }

@@ -148,6 +148,12 @@ static inline const struct mmul_operation *mmul_step_operation(
     return &plan->program->operations[step->operation];
 }
 
+// Returns the operation of fused operation i of a step.
+static inline const struct mmul_operation *mmul_step_fused_operation(
+    const struct mmul_program_plan *plan, const struct mmul_program_step *step, int i) {
+    return &plan->program->operations[plan->fused[step->first_fused + i].operation];
+}
+
 // Returns the value of a place.
 static inline const struct mmul_value *mmul_place_value(const struct mmul_program_plan *plan,
                                                         int place) {

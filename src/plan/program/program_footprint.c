@@ -287,9 +287,8 @@ static int64_t tile_elements(const struct mmul_program_plan *plan,
     const int64_t tile = all / (r->host_memory ? tiles_at_once(plan, step) : 1);
     bool is_elements = r->host_memory && !r->is_sampled;
     for (int i = 0; i < step->fused_count; i++) {
-        const int operation = plan->fused[step->first_fused + i].operation;
-        is_elements &= mmul_operation_row(plan->program->operations[operation].kind)->class ==
-                       MMUL_CLASS_ELEMENTS;
+        const struct mmul_operation *fused = mmul_step_fused_operation(plan, step, i);
+        is_elements &= mmul_operation_row(fused->kind)->class == MMUL_CLASS_ELEMENTS;
     }
     if (!is_elements)
         return tile;

@@ -21,24 +21,21 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
                                      const struct mmul_rule **rules, double *seconds,
                                      struct mmul_error *err);
 
-// ----------------------------------------------------------------------------------
-// program_absorb_moves.c
+// -------------------------------------------------------------------------- program_absorb_moves.c
 
 // Finds the products that are split by rows or columns. Lets them read from files, and write to
 // files, the values that no other step reads; the moves that did this are gone then. Fails with
 // MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_absorb_moves(struct mmul_program_plan *plan, struct mmul_error *err);
 
-// ------------------------------------------------------------------------------
-// program_fuse_operations.c
+// ----------------------------------------------------------------------- program_fuse_operations.c
 
 // Fuses operations on the same rows, or elements, into one step. The other steps are gone then, and
 // so are values that only they read. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_fuse_operations(struct mmul_program_plan *plan,
                                               struct mmul_error *err);
 
-// ---------------------------------------------------------------------------------
-// program_early_moves.c
+// --------------------------------------------------------------------------- program_early_moves.c
 
 // Moves the early moves of a plan to the places where they are to begin. moves_early: there are
 // any. Fails with MMUL_ERR_SYSTEM (memory).
