@@ -220,6 +220,43 @@ static void regions_and_ranges_are_read(void **state) {
     folder_destroy(&folder);
 }
 
+// A file of 2^31 + 3 rows of a byte, of which only the header and the last rows are stored.
+static void rows_beyond_int32_are_read(void **state) {
+    (void)state;
+    enum { HEADER = 128, LAST = 3, PREFIX = 10 };
+    const int64_t rows = (INT64_C(1) << 31) + LAST;
+    static const signed char last[LAST] = {5, -6, 7};
+    char header[HEADER + 1];
+    struct folder folder;
+    struct mmul_error err;
+    struct mmul_matrix *matrix;
+    float found[LAST + 1];
+    memcpy(header, "\x93NUMPY\1\0\x76\0", PREFIX);
+    snprintf(header + PREFIX, sizeof header - PREFIX, "%-117s\n",
+             "{'descr': '|i1', 'fortran_order': False, 'shape': (2147483651, 1), }");
+    folder_create(&folder);
+    const char *path = folder_path(&folder, "A.npy");
+    file_store(path, header, HEADER);
+    assert_int_equal(truncate(path, HEADER + rows), 0);
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseeko(file, -LAST, SEEK_END), 0);
+    assert_int_equal(fwrite(last, 1, LAST, file), LAST);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(mmul_matrix_open(path, &matrix, &err), MMUL_OK);
+    assert_int_equal(mmul_matrix_info(matrix).shape.rows, rows);
+    const struct mmul_region whole = mmul_region_whole(mmul_matrix_info(matrix).shape, 0);
+    struct mmul_region end = whole;
+    end.row_begin = rows - LAST - 1;
+    assert_int_equal(mmul_matrix_read_float(matrix, end, 0, LAST + 1, found, &err), MMUL_OK);
+    for (int i = 0; i <= LAST; i++)
+        assert_true(found[i] == (i == 0 ? 0 : last[i - 1]));
+    assert_int_equal(mmul_matrix_read_float(matrix, whole, rows - 1, rows, found, &err), MMUL_OK);
+    assert_true(found[0] == 7);
+    mmul_matrix_close(matrix);
+    folder_destroy(&folder);
+}
+
 static void a_truncated_file_is_an_error(void **state) {
     (void)state;
     static const int32_t header[] = {4, 1, 1, 5, 7};
@@ -408,6 +445,7 @@ int main(void) {
         cmocka_unit_test(invalid_headers_are_refused),
         cmocka_unit_test(missing_and_special_files_are_refused),
         cmocka_unit_test(regions_and_ranges_are_read),
+        cmocka_unit_test(rows_beyond_int32_are_read),
         cmocka_unit_test(a_truncated_file_is_an_error),
         cmocka_unit_test(statistics_are_computed),
         cmocka_unit_test(differences_are_counted),
