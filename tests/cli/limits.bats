@@ -92,7 +92,8 @@ space (ulimit -v) is 371.1 MiB
     expect_only_files A.bin C.bin e.py
     limited -Sn 100 run e.py --device cpu --quiet
     expect_quiet_success
-    [ "$(ls [0-9]*.npy | wc -l)" -eq 200 ]
+    local saved=([0-9]*.npy)
+    [ ${#saved[@]} -eq 200 ]
 }
 
 # Open MPI would keep files of its own in TMPDIR.
