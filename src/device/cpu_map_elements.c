@@ -278,7 +278,7 @@ static void copy(int64_t n, const mmul_real *xs, const mmul_real *ys, const mmul
 }
 
 static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
-    [MMUL_NEGATE] = negate,
+    [MMUL_NEG] = negate,
     [MMUL_EXP] = exponential,
     [MMUL_LOG] = logarithm,
     [MMUL_LOG1P] = logarithm_1p,

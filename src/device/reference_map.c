@@ -110,7 +110,7 @@ static double smaller(double x, double y) {
 
 static double apply_unary(enum mmul_operation_kind kind, double x) {
     switch (kind) {
-    case MMUL_NEGATE:
+    case MMUL_NEG:
         return -x;
     case MMUL_EXP:
         return exp(x);

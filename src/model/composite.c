@@ -169,7 +169,7 @@ static int softmax(struct mmul_build *b, const struct mmul_composite_call *call)
 static int softplus_of(struct mmul_build *b, int x) {
     const int above = mmul_build_binary_number(b, MMUL_MAXIMUM, x, 0);
     const int power = mmul_build_unary(
-        b, MMUL_EXP, mmul_build_unary(b, MMUL_NEGATE, mmul_build_unary(b, MMUL_ABS, x)));
+        b, MMUL_EXP, mmul_build_unary(b, MMUL_NEG, mmul_build_unary(b, MMUL_ABS, x)));
     return mmul_build_binary_values(b, MMUL_ADD, above, mmul_build_unary(b, MMUL_LOG1P, power));
 }
 

@@ -221,8 +221,8 @@ int mmul_composite_isnan(struct mmul_build *b, const struct mmul_composite_call 
 
 // -floor(-x), also of zeros.
 int mmul_composite_ceil(struct mmul_build *b, const struct mmul_composite_call *call) {
-    const int down = mmul_build_unary(b, MMUL_NEGATE, call->operands[0]);
-    return mmul_build_unary(b, MMUL_NEGATE, mmul_build_unary(b, MMUL_FLOOR, down));
+    const int down = mmul_build_unary(b, MMUL_NEG, call->operands[0]);
+    return mmul_build_unary(b, MMUL_NEG, mmul_build_unary(b, MMUL_FLOOR, down));
 }
 
 // NaN stays NaN. No gradient passes.

@@ -67,7 +67,7 @@ static int scale(const struct mmul_gradient_traversal *w, int x, double number) 
 }
 
 static int negate(const struct mmul_gradient_traversal *w, int x) {
-    return mmul_build_unary(w->b, MMUL_NEGATE, x);
+    return mmul_build_unary(w->b, MMUL_NEG, x);
 }
 
 // Returns the gradient with all sizes of the result.
@@ -586,7 +586,7 @@ static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
     [MMUL_MATMUL] = matmul_rule,
     [MMUL_TRANSPOSE] = transpose_rule,
     [MMUL_PLACE] = sum_rule,
-    [MMUL_NEGATE] = negate_rule,
+    [MMUL_NEG] = negate_rule,
     [MMUL_EXP] = exp_rule,
     [MMUL_LOG] = log_rule,
     [MMUL_LOG1P] = log1p_rule,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The operations of programs, one row each: name, number of operands, shape of the result, work,
-// and rules. A rule gives the placement of the result for placements of the operands, without any
-// move. device/reference_map.c defines the computation. A new operation needs a row here, that
-// definition, optional code for faster devices, and a gradient (model/gradient_rules.c). Pure.
+// The operations of programs. model/operations.def has one row each: name, number of operands,
+// shape of the result, work, and rules. A rule gives the placement of the result for placements of
+// the operands, without any move. Pure.
 //
 //     load       a file (or memory) of root's: the value stays there until a reader needs it
 //     generate   by position: every owner of a part makes it
@@ -34,117 +33,27 @@
 // a batch. Operations on one matrix alone then stay on its rank.
 #pragma once
 
-// To add an operation:
-//   1. its name in the enum below, its row in operation.c (class, flops, accuracy, rules)
+// To add an elementwise operation:
+//   1. its row in operations.def; formulas of several lines in element_formulas.h
+//   2. its kernels: the CPU's function of floats in device/cpu_map_float.h, kernels/map_elements.cl
+//   3. its gradient in gradient_rules.c
+//   4. its line in tests/reference.py, and its name in tensor/mpimatmul-programs.7.md
+// To add another operation:
+//   1. its row in operations.def (class, flops, accuracy, rules)
 //   2. its shape, and the axes that may be split, in operation_shapes.c
 //   3. its computation in device/reference_map.c, then in faster devices (device/cpu_map_*.c,
 //      kernels/map_*.cl)
 //   4. a line among the operations of include/mpimatmul_local.h
 //   5. its gradient in gradient_rules.c
-// A sequence of existing operations is a row of composite.c alone. A new rule of an operation is a
-// line among the rules in operation.c.
+// A sequence of existing operations is a row of composite.c, and an elementwise one also a
+// COMPOSITE row of operations.def. A new rule of an operation is a line among the rules in
+// operation.c.
 
 #include "model/placement.h"
 
 enum mmul_operation_kind {
-    MMUL_LOAD,
-    MMUL_GENERATE,
-    MMUL_MATMUL,
-    MMUL_TRANSPOSE,
-    MMUL_PLACE,
-    MMUL_SAVE,
-    MMUL_LOAD_PERSISTENT,
-    MMUL_SAVE_PERSISTENT,
-    // Element by element, of one value.
-    MMUL_NEGATE,
-    MMUL_EXP,
-    MMUL_LOG,
-    MMUL_LOG1P, // log(1 + x)
-    MMUL_SQRT,
-    MMUL_RSQRT,
-    MMUL_ABS,
-    MMUL_RELU,
-    MMUL_SIGMOID,
-    MMUL_TANH,
-    MMUL_SILU,
-    MMUL_GELU,
-    MMUL_GELU_TANH,
-    MMUL_SIN,
-    MMUL_COS,
-    MMUL_ERF,
-    MMUL_ARCTAN,
-    MMUL_EXPM1, // exp(x) - 1
-    MMUL_FLOOR,
-    MMUL_ROUND, // half to even
-    // Element by element, of two values.
-    MMUL_ADD,
-    MMUL_SUBTRACT,
-    MMUL_MULTIPLY,
-    MMUL_DIVIDE,
-    MMUL_FLOOR_DIVIDE,
-    MMUL_REMAINDER,
-    MMUL_POWER,
-    MMUL_MAXIMUM,
-    MMUL_MINIMUM,
-    MMUL_EQUAL,
-    MMUL_NOT_EQUAL,
-    MMUL_LESS,
-    MMUL_LESS_EQUAL,
-    MMUL_GREATER,
-    MMUL_GREATER_EQUAL,
-    // Gradients: of x and the gradient of the result.
-    MMUL_SILU_BACKWARD,
-    MMUL_GELU_BACKWARD,
-    MMUL_GELU_TANH_BACKWARD,
-    // Gradients: of the result's gradient and a factor; 0 where that gradient is 0.
-    MMUL_MULTIPLY_BACKWARD,
-    MMUL_DIVIDE_BACKWARD,
-    // Element by element, of three values.
-    MMUL_WHERE,
-    // Row by row.
-    MMUL_SOFTMAX,
-    MMUL_RMS_NORM,
-    MMUL_LAYER_NORM,
-    MMUL_NORMALIZE,
-    MMUL_TOPK,
-    MMUL_ARGMAX,
-    MMUL_ARGMIN,
-    MMUL_SORT,
-    MMUL_ARGSORT,
-    MMUL_ROPE,
-    MMUL_CUMSUM,
-    MMUL_ONE_HOT,
-    MMUL_CROSS_ENTROPY,
-    // Gradients.
-    MMUL_SORT_BACKWARD, // operands: the result's gradient, and the sorted position of every element
-    MMUL_SOFTMAX_BACKWARD,
-    MMUL_CROSS_ENTROPY_BACKWARD,
-    MMUL_RMS_NORM_BACKWARD,
-    MMUL_LAYER_NORM_BACKWARD,
-    // Along an axis.
-    MMUL_SUM,
-    MMUL_MEAN,
-    MMUL_MAX,
-    MMUL_MIN,
-    MMUL_SUM_AT, // rows with the same index
-    // Copies of elements.
-    MMUL_SLICE,
-    MMUL_RESHAPE,
-    MMUL_PERMUTE,
-    MMUL_CONCAT,
-    MMUL_TAKE,
-    // Several steps at once.
-    MMUL_ATTENTION,
-    // gradients: sums of rows of scores and of the result; then by the operands
-    MMUL_ATTENTION_SUMS,
-    MMUL_ATTENTION_BACKWARD_Q,
-    MMUL_ATTENTION_BACKWARD_K,
-    MMUL_ATTENTION_BACKWARD_V,
-    MMUL_ATTENTION_BACKWARD_MASK,
-    // The largest elements of the rows of a product: mmul_program_fuse_topk fuses both.
-    MMUL_FUSED_TOPK,
-    // Element by element, a conversion to the result's type.
-    MMUL_CAST,
+#define OPERATION(KIND, ...) MMUL_##KIND,
+#include "model/operations.def"
     MMUL_OPERATION_KINDS
 };
 

@@ -22,7 +22,7 @@ static struct trial make_trial(enum mmul_operation_kind kind, int64_t rows, int6
 }
 
 static void test_elements(struct bench *b) {
-    for (enum mmul_operation_kind kind = MMUL_NEGATE; kind <= MMUL_WHERE; kind++) {
+    for (enum mmul_operation_kind kind = MMUL_NEG; kind <= MMUL_WHERE; kind++) {
         const int sources = mmul_operation_row(kind)->most;
         struct trial t = make_trial(kind, 3, 30, sources, (int)kind % 2 == 0 ? PLAIN : TRANSPOSED,
                                     sources == 1 ? POSITIVE : WHOLE);

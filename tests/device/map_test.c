@@ -27,7 +27,7 @@ static const struct element_case {
     enum flavour flavours[3];
     struct tolerance tolerance;
 } element_cases[] = {
-    {MMUL_NEGATE, {SPECIAL}, {0, 0}},
+    {MMUL_NEG, {SPECIAL}, {0, 0}},
     {MMUL_EXP, {REAL}, {3, 0}},
     {MMUL_EXP, {WIDE}, {3, 0}},
     {MMUL_EXP, {SPECIAL}, {3, 0}},
@@ -630,7 +630,7 @@ static void test_refused(struct bench *b) {
     if (!mmul_device_has_dtype(b->device, MMUL_F64))
         return;
     struct mmul_buffer *x = put_elements(b->device, MMUL_F64, &zero, 1);
-    const struct mmul_map map = {.kind = MMUL_NEGATE,
+    const struct mmul_map map = {.kind = MMUL_NEG,
                                  .with = &with,
                                  .rows = 1,
                                  .cols = 1,

@@ -21,7 +21,7 @@ static int draw(int count) {
     return (int)((random_state >> 8) % (uint32_t)count);
 }
 
-static const enum mmul_operation_kind KINDS[] = {MMUL_ADD, MMUL_SUBTRACT, MMUL_MAXIMUM, MMUL_NEGATE,
+static const enum mmul_operation_kind KINDS[] = {MMUL_ADD, MMUL_SUBTRACT, MMUL_MAXIMUM, MMUL_NEG,
                                                  MMUL_ABS};
 
 // Values in memory of their own: the inputs and each operation's result.
