@@ -21,10 +21,10 @@ enum {
 
 // ------------------------------------------------------------------------------------- functions
 
-#define KERNEL(NAME)                                                             \
-    MMUL_TARGET_CLONES static void NAME(int64_t n, const mmul_real *restrict xs, \
-                                        const mmul_real *restrict ys,            \
-                                        const mmul_real *restrict zs, mmul_real *restrict out)
+#define KERNEL(NAME)                                                           \
+    MMUL_TARGET_CLONES static void NAME##_kernel(                              \
+        int64_t n, const mmul_real *restrict xs, const mmul_real *restrict ys, \
+        const mmul_real *restrict zs, mmul_real *restrict out)
 enum { STEP = 64 };
 
 #define EACH(ASKED, DONE)                              \
@@ -36,15 +36,6 @@ enum { STEP = 64 };
     }                                                  \
     for (int64_t j = begin; j < n; j++)                \
         DONE;
-#define ONE(NAME, VALUE)                            \
-    KERNEL(NAME) {                                  \
-        (void)ys;                                   \
-        (void)zs;                                   \
-        EACH(mmul_cpu_prefetch(xs + begin, STEP), { \
-            const mmul_real x = xs[j];              \
-            out[j] = (VALUE);                       \
-        })                                          \
-    }
 #define TWO(NAME, VALUE)                                                                 \
     KERNEL(NAME) {                                                                       \
         (void)zs;                                                                        \
@@ -55,8 +46,8 @@ enum { STEP = 64 };
         })                                                                               \
     }
 
-// Functions of the C library or similar ones: computed in whole vectors (cpu_map_real.h).
-#define FUNCTION(NAME, VALUE)                                               \
+// One value: computed in whole vectors (cpu_map_real.h), which functions of the C library need.
+#define ONE(NAME, VALUE)                                                    \
     KERNEL(NAME) {                                                          \
         const int64_t whole = mmul_cpu_count_in_vectors(n);                 \
         (void)ys;                                                           \
@@ -85,104 +76,62 @@ enum { STEP = 64 };
         }                                                                   \
     }
 
-ONE(negate, -x)
-FUNCTION(exponential, REAL(exp)(x))
-FUNCTION(logarithm, REAL(log)(x))
-FUNCTION(logarithm_1p, REAL(log1p)(x))
-FUNCTION(exponential_m1, REAL(expm1)(x))
-FUNCTION(error_function, REAL(erf)(x))
-FUNCTION(arc_tangent, REAL(atan)(x))
-ONE(round_down, REAL(floor)(x))
-ONE(round_to_nearest, REAL(rint)(x))
-ONE(square_root, REAL(sqrt)(x))
-ONE(reciprocal_root, 1 / REAL(sqrt)(x))
-ONE(absolute_value, REAL(abs)(x))
-ONE(relu, x < 0 ? 0 : x)
-FUNCTION(sigmoid, REAL(sigmoid)(x))
-FUNCTION(hyperbolic_tangent, REAL(tanh)(x))
-FUNCTION(silu, REAL(finite_below)(x) * REAL(sigmoid)(x))
-FUNCTION(gelu, REAL(gelu)(x))
-FUNCTION(gelu_tanh, REAL(gelu_tanh)(x))
+#ifdef MMUL_CPU_F64
+#define VALUE(NAME, FORMULA) (FORMULA)
+#else
+#define VALUE(NAME, FORMULA) mmul_##NAME##f(x)
+#endif
+#define FUNCTION(KIND, NAME, FLOPS, ACCURACY, ULPS, FORMULA, HELP) ONE(NAME, VALUE(NAME, FORMULA))
+#define UNARY(KIND, NAME, FLOPS, ACCURACY, ULPS, FORMULA)          ONE(NAME, VALUE(NAME, FORMULA))
+#define BINARY(KIND, NAME, COUNT, FLOPS, ACCURACY, ULPS, FORMULA)  TWO(NAME, (mmul_real)(FORMULA))
+#define BINARY_OWN(...)
+#include "model/operations.def"
 
 // A function with a vector form that is valid only up to some angle. Larger angles and NaN go to
-// the C library's function.
-#define PERIODIC(NAME, BASE, SLOW)                                          \
-    FUNCTION(NAME##_near, REAL(BASE)(x))                                    \
-    KERNEL(NAME) {                                                          \
-        NAME##_near(n, xs, ys, zs, out);                                    \
+// the C library's function. (libmvec's functions of double do so themselves.)
+#ifdef MMUL_CPU_F64
+#define sin_of_any_angle_kernel sin_kernel
+#define cos_of_any_angle_kernel cos_kernel
+#else
+#define OF_ANY_ANGLE(NAME)                                                  \
+    KERNEL(NAME##_of_any_angle) {                                           \
+        NAME##_kernel(n, xs, ys, zs, out);                                  \
         for (int64_t begin = 0; begin < n; begin += STEP)                   \
-            if (REAL(has_far)(xs + begin, mmul_min(STEP, n - begin)))       \
+            if (mmul_has_farf(xs + begin, mmul_min(STEP, n - begin)))       \
                 for (int64_t j = begin; j < mmul_min(begin + STEP, n); j++) \
-                    if (REAL(is_far)(xs[j]))                                \
-                        out[j] = (mmul_real)SLOW((double)xs[j]);            \
+                    if (mmul_is_farf(xs[j]))                                \
+                        out[j] = (mmul_real)NAME((double)xs[j]);            \
     }
-PERIODIC(sine, sin, sin)
-PERIODIC(cosine, cos, cos)
+OF_ANY_ANGLE(sin)
+OF_ANY_ANGLE(cos)
+#endif
 
 // The derivatives of x's functions, times the gradient of their result.
 #define SLOPE(NAME)                                                       \
-    KERNEL(NAME) {                                                        \
+    KERNEL(NAME##_backward) {                                             \
         const int64_t whole = mmul_cpu_count_in_vectors(n);               \
         (void)zs;                                                         \
         for (int64_t j = 0; j < whole; j++)                               \
-            out[j] = REAL(NAME)(xs[j]) * ys[j];                           \
+            out[j] = REAL(NAME##_slope)(xs[j]) * ys[j];                   \
         if (whole < n) {                                                  \
             mmul_real buffer[MMUL_CPU_VECTOR] = {0};                      \
             memcpy(buffer, xs + whole, (size_t)(n - whole) * sizeof *xs); \
             MMUL_CPU_AS_VECTOR                                            \
             for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++)                 \
-                buffer[j] = REAL(NAME)(buffer[j]);                        \
+                buffer[j] = REAL(NAME##_slope)(buffer[j]);                \
             for (int64_t j = whole; j < n; j++)                           \
                 out[j] = buffer[j - whole] * ys[j];                       \
         }                                                                 \
     }
-SLOPE(silu_slope)
-SLOPE(gelu_slope)
-SLOPE(gelu_tanh_slope)
-TWO(add, x + y)
-TWO(subtract, x - y)
-TWO(multiply, x *y)
-TWO(divide, x / y)
-TWO(multiply_backward, x != 0 ? x * y : 0)
-TWO(divide_backward, x != 0 ? x / y : 0)
-TWO(larger, (x >= y) | (x != x) ? x : y)
-TWO(smaller, (x <= y) | (x != x) ? x : y)
-TWO(equal, x == y ? 1 : 0)
-TWO(not_equal, x != y ? 1 : 0)
-TWO(less, x < y ? 1 : 0)
-TWO(less_equal, x <= y ? 1 : 0)
-TWO(greater, x > y ? 1 : 0)
-TWO(greater_equal, x >= y ? 1 : 0)
+SLOPE(silu)
+SLOPE(gelu)
+SLOPE(gelu_tanh)
 
-KERNEL(select_values) {
+KERNEL(where) {
     for (int64_t j = 0; j < n; j++) {
         const mmul_real y = ys[j], z = zs[j];
         out[j] = xs[j] != 0 ? y : z;
     }
-}
-
-// x = q y + r with a whole q and r between 0 and y, as in numpy's npy_divmod
-// (device/reference_map.c).
-struct division {
-    double quotient, left;
-};
-
-static struct division divide_one(double x, double y) {
-    struct division d = {x / y, fmod(x, y)};
-    if (y == 0.0)
-        return d;
-    d.quotient = (x - d.left) / y;
-    if (d.left == 0.0)
-        d.left = copysign(0.0, y);
-    else if ((y < 0.0) != (d.left < 0.0)) {
-        d.left += y;
-        d.quotient -= 1.0;
-    }
-    if (d.quotient == 0.0)
-        d.quotient = copysign(0.0, x / y);
-    else
-        d.quotient = floor(d.quotient) + (d.quotient - floor(d.quotient) > 0.5 ? 1.0 : 0.0);
-    return d;
 }
 
 MMUL_INLINE int32_t is_odd_division(mmul_real x, mmul_real y) {
@@ -190,15 +139,15 @@ MMUL_INLINE int32_t is_odd_division(mmul_real x, mmul_real y) {
 }
 
 // Exact in double: q below 2^29 and the 24 bits of y fit the mantissa together.
-MMUL_INLINE struct division divide_simple(double x, double y) {
+MMUL_INLINE struct mmul_quotient_and_rest divide_simple(double x, double y) {
     // 1.5 2^52: adding it rounds to whole numbers
     const double ratio = x / y, magic = 6755399441055744.0;
     const double nearest = (ratio + magic) - magic;
     const double floor = nearest - (nearest > ratio ? 1.0 : 0.0), left = fma(-floor, y, x);
     // Opposite sign: the ratio was rounded up to a whole number.
     const double high = ((left < 0) ^ (y < 0)) & (left != 0) ? 1.0 : 0.0, quotient = floor - high;
-    return (struct division){quotient == 0.0 ? copysign(0.0, ratio) : quotient,
-                             copysign(left + high * y, y)};
+    return (struct mmul_quotient_and_rest){quotient == 0.0 ? copysign(0.0, ratio) : quotient,
+                                           copysign(left + high * y, y)};
 }
 
 // Each loop leaves difficult divisions to a slower one. A step that has any goes to the _long loop,
@@ -214,7 +163,7 @@ MMUL_INLINE struct division divide_simple(double x, double y) {
         }                                                                               \
         for (int64_t j = 0; others && j < n; j++)                                       \
             if (is_odd_division(xs[j], ys[j]))                                          \
-                out[j] = (mmul_real)divide_one((double)xs[j], (double)ys[j]).PART;      \
+                out[j] = (mmul_real)mmul_division((double)xs[j], (double)ys[j]).PART;   \
     }                                                                                   \
     KERNEL(NAME) {                                                                      \
         (void)zs;                                                                       \
@@ -231,7 +180,7 @@ MMUL_INLINE struct division divide_simple(double x, double y) {
         }                                                                               \
     }
 DIVISION(floor_divide, quotient)
-DIVISION(remainder_of, left)
+DIVISION(remainder, left)
 #ifdef MMUL_CPU_F64
 KERNEL(power) {
     const int64_t whole = mmul_cpu_count_in_vectors(n);
@@ -248,7 +197,7 @@ KERNEL(power) {
         memcpy(out + whole, x, (size_t)(n - whole) * sizeof *out);
     }
 }
-#define power_of_number power
+#define power_of_number_kernel power_kernel
 #else
 TWO(power, REAL(pow)(x, y))
 
@@ -258,7 +207,7 @@ KERNEL(power_of_number) {
     const float y = ys[0], rest = (float)mmul_fraction((double)y);
     const int32_t sign = mmul_odd_sign(y);
     if (y - y != 0 || y == 0.0f) {
-        power(n, xs, ys, zs, out);
+        power_kernel(n, xs, ys, zs, out);
         return;
     }
     EACH(mmul_cpu_prefetch(xs + begin, STEP), {
@@ -278,52 +227,13 @@ static void copy(int64_t n, const mmul_real *xs, const mmul_real *ys, const mmul
 }
 
 static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
-    [MMUL_NEG] = negate,
-    [MMUL_EXP] = exponential,
-    [MMUL_LOG] = logarithm,
-    [MMUL_LOG1P] = logarithm_1p,
-    [MMUL_SQRT] = square_root,
-    [MMUL_RSQRT] = reciprocal_root,
-    [MMUL_ABS] = absolute_value,
-    [MMUL_RELU] = relu,
-    [MMUL_SIGMOID] = sigmoid,
-    [MMUL_TANH] = hyperbolic_tangent,
-    [MMUL_SILU] = silu,
-    [MMUL_GELU] = gelu,
-    [MMUL_GELU_TANH] = gelu_tanh,
-    [MMUL_SIN] = sine,
-    [MMUL_COS] = cosine,
-    [MMUL_ERF] = error_function,
-    [MMUL_ARCTAN] = arc_tangent,
-    [MMUL_EXPM1] = exponential_m1,
-    [MMUL_FLOOR] = round_down,
-    [MMUL_ROUND] = round_to_nearest,
-    [MMUL_SILU_BACKWARD] = silu_slope,
-    [MMUL_GELU_BACKWARD] = gelu_slope,
-    [MMUL_GELU_TANH_BACKWARD] = gelu_tanh_slope,
-    [MMUL_MULTIPLY_BACKWARD] = multiply_backward,
-    [MMUL_DIVIDE_BACKWARD] = divide_backward,
-    [MMUL_ADD] = add,
-    [MMUL_SUBTRACT] = subtract,
-    [MMUL_MULTIPLY] = multiply,
-    [MMUL_DIVIDE] = divide,
-    [MMUL_FLOOR_DIVIDE] = floor_divide,
-    [MMUL_REMAINDER] = remainder_of,
-    [MMUL_POWER] = power,
-    [MMUL_MAXIMUM] = larger,
-    [MMUL_MINIMUM] = smaller,
-    [MMUL_EQUAL] = equal,
-    [MMUL_NOT_EQUAL] = not_equal,
-    [MMUL_LESS] = less,
-    [MMUL_LESS_EQUAL] = less_equal,
-    [MMUL_GREATER] = greater,
-    [MMUL_GREATER_EQUAL] = greater_equal,
-    [MMUL_WHERE] = select_values,
-    [MMUL_SLICE] = copy,
-    [MMUL_RESHAPE] = copy,
-    [MMUL_PERMUTE] = copy,
-    [MMUL_CONCAT] = copy,
-    [MMUL_CAST] = copy,
+#define UNARY(KIND, NAME, ...) [MMUL_##KIND] = NAME##_kernel,
+#define FUNCTION               UNARY
+#define BINARY                 UNARY
+#define BINARY_OWN             UNARY
+#include "model/operations.def"
+    [MMUL_WHERE] = where_kernel, [MMUL_SLICE] = copy,  [MMUL_RESHAPE] = copy,
+    [MMUL_PERMUTE] = copy,       [MMUL_CONCAT] = copy, [MMUL_CAST] = copy,
 };
 
 // ----------------------------------------------------------------------------------------- tiles
@@ -349,9 +259,13 @@ mmul_cpu_kernel *mmul_cpu_kernel_of(const struct mmul_map *map, bool *is_square)
     *is_square = map->kind == MMUL_POWER && is_number(&map->operands[1]) &&
                  *mmul_cpu_operand(map, 1, 0).at == 2;
     if (*is_square)
-        return multiply;
+        return multiply_kernel;
     if (map->kind == MMUL_POWER && is_number(&map->operands[1]))
-        return power_of_number;
+        return power_of_number_kernel;
+    if (map->kind == MMUL_SIN)
+        return sin_of_any_angle_kernel;
+    if (map->kind == MMUL_COS)
+        return cos_of_any_angle_kernel;
     return kernels[map->kind];
 }
 

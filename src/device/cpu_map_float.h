@@ -72,7 +72,7 @@ MMUL_INLINE float mmul_expm1f(float x) {
 
 // For |x| above tan(3 pi / 8), pi / 2 plus the arc tangent of -1 / |x|. Above tan(pi / 8), pi / 4
 // plus that of (|x| - 1) / (|x| + 1). Uses Cephes's polynomial (atanf): 4 ulp.
-MMUL_INLINE float mmul_atanf(float x) {
+MMUL_INLINE float mmul_arctanf(float x) {
     const float size = fabsf(x);
     const int32_t is_far = size > 2.41421356f, is_near = size <= 0.414213562f;
     const float above = mmul_select(is_far, -1.0f, mmul_select(is_near, size, size - 1.0f));
@@ -90,7 +90,7 @@ MMUL_INLINE float mmul_floorf(float x) {
     return floorf(x);
 }
 
-MMUL_INLINE float mmul_rintf(float x) {
+MMUL_INLINE float mmul_roundf(float x) {
     return rintf(x);
 }
 
@@ -141,6 +141,10 @@ MMUL_INLINE float mmul_finite_belowf(float x) {
 MMUL_INLINE float mmul_sigmoidf(float x) {
     const float power = mmul_expf(-fabsf(x));
     return (x < 0.0f ? power : 1.0f) / (1.0f + power);
+}
+
+MMUL_INLINE float mmul_siluf(float x) {
+    return mmul_finite_belowf(x) * mmul_sigmoidf(x);
 }
 
 // Near 0 by Cephes's polynomial (tanhf), else 1 - 2 / (e^2|x| + 1): 3 ulp.
@@ -394,4 +398,16 @@ MMUL_INLINE float mmul_sqrtf(float x) {
 
 MMUL_INLINE float mmul_absf(float x) {
     return fabsf(x);
+}
+
+MMUL_INLINE float mmul_rsqrtf(float x) {
+    return 1 / sqrtf(x);
+}
+
+MMUL_INLINE float mmul_negf(float x) {
+    return -x;
+}
+
+MMUL_INLINE float mmul_reluf(float x) {
+    return x < 0 ? 0 : x;
 }

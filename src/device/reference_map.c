@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The specification of every operation except products: plain loops in double. Sums use long
-// double, which has more bits on some machines. Each element is rounded to the result's type once.
-// Deliberately slow and never tuned; every other device must agree with it.
+// The specification of every operation except products: plain loops in double. Formulas of elements
+// are in model/operations.def. Sums use long double, which has more bits on some machines. Each
+// element is rounded to the result's type once. Deliberately slow and never tuned; every other
+// device must agree with it.
 #include "device/reference_map.h"
 
 #include <float.h>
@@ -12,6 +13,7 @@
 #include "base/memory.h"
 #include "device/host_buffer.h"
 #include "device/matrix_sums.h"
+#include "model/elements.h"
 
 // Returns element (i, j) of an operand.
 static double element(const struct mmul_map *map, int operand, int64_t i, int64_t j) {
@@ -32,172 +34,13 @@ static void set_element(const struct mmul_map *map, int64_t i, int64_t j, double
 
 // -------------------------------------------------------------------------------------- elements
 
-static double sigmoid(double x) {
-    return 1 / (1 + exp(-x));
-}
-
-// Returns x, or the lowest double for -infinity: the limit of x times a function that goes to 0
-// there is 0.
-static double finite_below(double x) {
-    return x < -DBL_MAX ? -DBL_MAX : x;
-}
-
-// 0.5 x (1 + erf(x / sqrt 2)): Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016. 1 + erf z is
-// computed as erfc(-z), which does not cancel.
-static double gelu(double x) {
-    return 0.5 * finite_below(x) * erfc(-x / sqrt(2));
-}
-
-// The approximation of gelu from the same paper, torch's approximate="tanh".
-static double gelu_tanh(double x) {
-    return 0.5 * finite_below(x) * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
-}
-
-// Clamps the argument of the derivatives below: they are 0 or 1 far from 0, infinities included.
-static double slope_range(double x) {
-    return x > 1000 ? 1000 : x < -1000 ? -1000 : x;
-}
-
-static double silu_slope(double x) {
-    x = slope_range(x);
-    return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
-}
-
-static double gelu_slope(double x) {
-    x = slope_range(x);
-    return 0.5 * erfc(-x / sqrt(2)) + x * exp(-0.5 * x * x) / sqrt(2 * acos(-1));
-}
-
-static double gelu_tanh_slope(double x) {
-    x = slope_range(x);
-    const double c = sqrt(2 / acos(-1)), t = tanh(c * (x + 0.044715 * x * x * x));
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
-}
-
-// numpy's floor_divide and remainder, from its npy_divmod (numpy/core/src/npymath). The remainder
-// has the sign of y. It is subtracted before the division, so that the quotient is a whole number
-// up to rounding. Zeros have the sign of an exact result.
-struct division {
-    double quotient, left;
-};
-
-static struct division divide(double x, double y) {
-    struct division d = {x / y, fmod(x, y)};
-    if (y == 0)
-        return d;
-    d.quotient = (x - d.left) / y;
-    if (d.left == 0)
-        d.left = copysign(0, y);
-    else if ((y < 0) != (d.left < 0)) {
-        d.left += y;
-        d.quotient -= 1;
-    }
-    if (d.quotient == 0)
-        d.quotient = copysign(0, x / y);
-    else
-        d.quotient = floor(d.quotient) + (d.quotient - floor(d.quotient) > 0.5 ? 1 : 0);
-    return d;
-}
-
 // Propagates a NaN of either argument, as numpy does.
-static double larger(double x, double y) {
+static double maximum(double x, double y) {
     return x >= y || isnan(x) ? x : y;
 }
 
-static double smaller(double x, double y) {
+static double minimum(double x, double y) {
     return x <= y || isnan(x) ? x : y;
-}
-
-static double apply_unary(enum mmul_operation_kind kind, double x) {
-    switch (kind) {
-    case MMUL_NEG:
-        return -x;
-    case MMUL_EXP:
-        return exp(x);
-    case MMUL_LOG:
-        return log(x);
-    case MMUL_LOG1P:
-        return log1p(x);
-    case MMUL_SQRT:
-        return sqrt(x);
-    case MMUL_RSQRT:
-        return 1 / sqrt(x);
-    case MMUL_ABS:
-        return fabs(x);
-    case MMUL_RELU:
-        return x < 0 ? 0 : x; // keeps NaN
-    case MMUL_SIGMOID:
-        return sigmoid(x);
-    case MMUL_TANH:
-        return tanh(x);
-    case MMUL_SILU:
-        return finite_below(x) * sigmoid(x);
-    case MMUL_GELU:
-        return gelu(x);
-    case MMUL_GELU_TANH:
-        return gelu_tanh(x);
-    case MMUL_SIN:
-        return sin(x);
-    case MMUL_COS:
-        return cos(x);
-    case MMUL_ERF:
-        return erf(x);
-    case MMUL_ARCTAN:
-        return atan(x);
-    case MMUL_EXPM1:
-        return expm1(x);
-    case MMUL_FLOOR:
-        return floor(x);
-    case MMUL_ROUND: // half to even, as in numpy
-        return rint(x);
-    default: // a copy
-        return x;
-    }
-}
-
-static double apply_binary(enum mmul_operation_kind kind, double x, double y) {
-    switch (kind) {
-    case MMUL_ADD:
-        return x + y;
-    case MMUL_SUBTRACT:
-        return x - y;
-    case MMUL_MULTIPLY:
-        return x * y;
-    case MMUL_DIVIDE:
-        return x / y;
-    case MMUL_FLOOR_DIVIDE:
-        return divide(x, y).quotient;
-    case MMUL_REMAINDER:
-        return divide(x, y).left;
-    case MMUL_POWER:
-        return pow(x, y);
-    case MMUL_MAXIMUM:
-        return larger(x, y);
-    case MMUL_MINIMUM:
-        return smaller(x, y);
-    case MMUL_EQUAL:
-        return x == y;
-    case MMUL_NOT_EQUAL:
-        return x != y;
-    case MMUL_LESS:
-        return x < y;
-    case MMUL_LESS_EQUAL:
-        return x <= y;
-    case MMUL_GREATER:
-        return x > y;
-    case MMUL_SILU_BACKWARD:
-        return silu_slope(x) * y;
-    case MMUL_GELU_BACKWARD:
-        return gelu_slope(x) * y;
-    case MMUL_GELU_TANH_BACKWARD:
-        return gelu_tanh_slope(x) * y;
-    case MMUL_MULTIPLY_BACKWARD:
-        return x == 0 ? 0 : x * y;
-    case MMUL_DIVIDE_BACKWARD:
-        return x == 0 ? 0 : x / y;
-    default: // MMUL_GREATER_EQUAL
-        return x >= y;
-    }
 }
 
 static void make_elements(const struct mmul_map *map) {
@@ -207,9 +50,9 @@ static void make_elements(const struct mmul_map *map) {
             if (map->operand_count == 3)
                 set_element(map, i, j, x != 0 ? element(map, 1, i, j) : element(map, 2, i, j));
             else if (map->operand_count == 2)
-                set_element(map, i, j, apply_binary(map->kind, x, element(map, 1, i, j)));
+                set_element(map, i, j, mmul_element_of_two(map->kind, x, element(map, 1, i, j)));
             else
-                set_element(map, i, j, apply_unary(map->kind, x));
+                set_element(map, i, j, mmul_element_of_one(map->kind, x));
         }
 }
 
@@ -238,7 +81,7 @@ static void softmax(const struct mmul_map *map, int64_t i) {
     double most = -INFINITY;
     long double sum = 0;
     for (int64_t j = 0; j < count; j++)
-        most = larger(most, element(map, 0, i, j));
+        most = maximum(most, element(map, 0, i, j));
     for (int64_t j = 0; j < count; j++)
         sum += power_of_difference(element(map, 0, i, j), most);
     for (int64_t j = 0; j < cols; j++)
@@ -291,7 +134,7 @@ static void layer_norm(const struct mmul_map *map, int64_t i) {
 // x / max(|x|, 1e-12), as torch's normalize for rows.
 static void normalize(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
-    double length = larger(sqrt(add_squares(map, i, cols)), 1e-12);
+    double length = maximum(sqrt(add_squares(map, i, cols)), 1e-12);
     for (int64_t j = 0; j < cols; j++)
         set_element(map, i, j, element(map, 0, i, j) / length);
 }
@@ -408,7 +251,7 @@ static long double add_powers(const struct mmul_map *map, int64_t i, double *mos
     const int64_t cols = map->operands[0].cols;
     *most = element(map, 0, i, 0);
     for (int64_t j = 1; j < cols; j++)
-        *most = larger(*most, element(map, 0, i, j));
+        *most = maximum(*most, element(map, 0, i, j));
     long double sum = power_of_difference(element(map, 0, i, 0), *most);
     for (int64_t j = 1; j < cols; j++)
         sum += power_of_difference(element(map, 0, i, j), *most);
@@ -549,8 +392,8 @@ static double reduce_line(const struct mmul_map *map, int64_t i, int64_t j, bool
     for (int64_t p = 0; p < count; p++) {
         double x = down ? element(map, 0, p, j) : element(map, 0, i, p);
         sum += (long double)x;
-        most = larger(most, x);
-        least = smaller(least, x);
+        most = maximum(most, x);
+        least = minimum(least, x);
     }
     return map->kind == MMUL_SUM    ? (double)sum
            : map->kind == MMUL_MEAN ? (double)(sum / (long double)count)
@@ -607,7 +450,7 @@ static void attend(const struct mmul_map *map, int64_t i, double *scores) {
     long double sum = 0;
     for (int64_t p = 0; p < count; p++) {
         scores[p] = score(map, i, p);
-        most = larger(most, scores[p]);
+        most = maximum(most, scores[p]);
     }
     const bool is_empty = most == -INFINITY;
     for (int64_t p = 0; p < count && !is_empty; p++)
@@ -628,7 +471,7 @@ static void attention_sums(const struct mmul_map *map, int64_t i) {
     double most = -INFINITY;
     long double sum = 0;
     for (int64_t p = 0; p < count; p++)
-        most = larger(most, score(map, i, p));
+        most = maximum(most, score(map, i, p));
     for (int64_t p = 0; p < count && most != -INFINITY; p++)
         sum += power_of_difference(score(map, i, p), most);
     set_element(map, i, 0, most == -INFINITY ? INFINITY : (double)((long double)most + logl(sum)));

@@ -76,13 +76,13 @@ static float one_erf(float x) {
     return mmul_erff(x);
 }
 static float one_atan(float x) {
-    return mmul_atanf(x);
+    return mmul_arctanf(x);
 }
 static float one_floor(float x) {
     return mmul_floorf(x);
 }
 static float one_rint(float x) {
-    return mmul_rintf(x);
+    return mmul_roundf(x);
 }
 static float one_tanh(float x) {
     return mmul_tanhf(x);
