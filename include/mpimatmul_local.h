@@ -1096,11 +1096,10 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 // src/device/reference_map.c. Axes count from the end: -1 columns, -2 rows.
 //
 //   matmul, transpose                 as below
-//   neg exp log log1p sqrt rsqrt abs  1: element by element; sizes of x. round goes half to even;
-//   relu sigmoid tanh silu gelu       isnan gives 1 for NaN
-//   gelu_tanh softplus sin cos erf
-//   arctan expm1 floor ceil round
-//   sign isnan
+//   exp, relu and other functions     1: element by element; sizes of x: all that
+//                                     mmul_elements_get lists with one operand, such as neg log
+//                                     tanh gelu gelu_tanh erf sign. round goes half to even; isnan
+//                                     gives 1 for NaN
 //   add subtract multiply divide      2 n: element by element; sizes of 1 repeat. As numpy's
 //   floor_divide remainder power      functions of these names; comparisons give 0 and 1
 //   maximum minimum equal not_equal
@@ -1184,6 +1183,21 @@ struct mmul_parameters {
     int axes[4];
     struct mmul_shape shape;
 };
+
+// An elementwise operation of mmul_program_apply.
+struct mmul_element_info {
+    const char *name;
+    const char *help; // of a function of one value: "The sine" of every element; NULL: none
+    int operands;
+    bool has_gradient;
+};
+
+// Describes the operation with this number, from 0. Returns false if there are fewer. Local.
+MMUL_API bool mmul_elements_get(int number, struct mmul_element_info *info);
+
+// Returns an elementwise operation of one operand of a plain number, in double; NaN if there is no
+// such operation. Local.
+MMUL_API double mmul_elements_compute(const char *name, double x);
 
 struct mmul_call {
     size_t struct_bytes; // size of this struct in the caller's header; 0: as in this one

@@ -96,7 +96,7 @@ def words():
     x, row = mm.array(np.ones((4, 3))), mm.array(np.ones(3))
     refused(lambda: mm.sofmax, lambda: mm.optim.adam, lambda: nn.LayerNorms, lambda: mm.optim.lr_scheduler.StepLr,
             lambda: pickle.dumps(x), lambda: pickle.dumps(nn.Sequential(nn.Linear(3, 2))),
-            lambda: np.arctan(x), lambda: np.add(x, x, where=[True]), lambda: np.add.reduce(x), lambda: ~x,
+            lambda: np.arcsin(x), lambda: np.add(x, x, where=[True]), lambda: np.add.reduce(x), lambda: ~x,
             lambda: x & (x > 1), lambda: (x > 1) | 2, lambda: x[x > 1], lambda: x[x], lambda: x[:, [0, 1]],
             lambda: list(row), lambda: x.flatten(1, 0),
             lambda: mm.attention(x, x, x, mask=np.ones((4, 4), int)))

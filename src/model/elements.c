@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/element_formulas.h"
+#include "model/gradient.h"
 
 #define FUNCTION(KIND, NAME, FLOPS, ACCURACY, ULPS, FORMULA, HELP) \
     static double compute_##NAME(double x) {                       \
@@ -47,20 +48,50 @@ double mmul_element_of_two(enum mmul_operation_kind kind, double x, double y) {
     }
 }
 
-static const struct mmul_element_function FUNCTIONS[] = {
-#define FUNCTION(KIND, NAME, FLOPS, ACCURACY, ULPS, FORMULA, HELP) {#NAME, HELP, compute_##NAME},
-#define COMPOSITE(NAME, GRADIENT, FORMULA, HELP)                   {#NAME, HELP, compute_##NAME},
+// Composites, and the help of functions that are operations.
+enum { STOPS, PASSES };
+static const struct function {
+    const char *name, *help;
+    double (*compute)(double x);
+    int gradient;
+} COMPOSITES[] = {
+#define COMPOSITE(NAME, GRADIENT, FORMULA, HELP) {#NAME, HELP, compute_##NAME, GRADIENT},
+#include "model/operations.def"
+};
+enum { COMPOSITE_COUNT = sizeof COMPOSITES / sizeof *COMPOSITES };
+
+static const char *const HELP[MMUL_OPERATION_KINDS] = {
+#define FUNCTION(KIND, NAME, FLOPS, ACCURACY, ULPS, FORMULA, TEXT) [MMUL_##KIND] = TEXT,
 #include "model/operations.def"
 };
 
-const struct mmul_element_function *mmul_element_functions(int *count) {
-    *count = (int)(sizeof FUNCTIONS / sizeof *FUNCTIONS);
-    return FUNCTIONS;
+static bool is_elementwise(enum mmul_operation_kind kind) {
+    return mmul_operation_row(kind)->class == MMUL_CLASS_ELEMENTS && kind != MMUL_CAST;
 }
 
-const struct mmul_element_function *mmul_element_function_find(const char *name) {
-    for (int i = 0; i < (int)(sizeof FUNCTIONS / sizeof *FUNCTIONS); i++)
-        if (strcmp(FUNCTIONS[i].name, name) == 0)
-            return &FUNCTIONS[i];
-    return NULL;
+bool mmul_elements_get(int number, struct mmul_element_info *info) {
+    const char *reason;
+    for (enum mmul_operation_kind kind = 0; kind < MMUL_OPERATION_KINDS; kind++)
+        if (is_elementwise(kind) && number-- == 0) {
+            const struct mmul_operation_row *row = mmul_operation_row(kind);
+            *info = (struct mmul_element_info){row->name, HELP[kind], row->least,
+                                               mmul_gradient_rule_of(kind, &reason) != NULL};
+            return true;
+        }
+    if (number < 0 || number >= COMPOSITE_COUNT)
+        return false;
+    const struct function *f = &COMPOSITES[number];
+    *info = (struct mmul_element_info){f->name, f->help, 1, f->gradient == PASSES};
+    return true;
+}
+
+double mmul_elements_compute(const char *name, double x) {
+    enum mmul_operation_kind kind;
+    const struct mmul_operation_row *row = mmul_operation_find(name, &kind);
+    if (row != NULL && is_elementwise(kind) && row->most == 1)
+        return mmul_element_of_one(kind, x);
+    for (int i = 0; i < COMPOSITE_COUNT; i++)
+        if (strcmp(COMPOSITES[i].name, name) == 0)
+            return COMPOSITES[i].compute(x);
+    return NAN;
 }

@@ -5,7 +5,8 @@
 
 // To add a function of program texts: its row in builtins.c, the function that the row names, and
 // its counterpart in tests/reference.py. Python has its own functions
-// (python/mpimatmul/_operations.py).
+// (python/mpimatmul/_operations.py). A function of elements with one argument is a row of
+// model/operations.def alone.
 
 #include "tensor/evaluator.h"
 
@@ -18,8 +19,7 @@ struct mmul_builtin {
     enum mmul_status (*apply)(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                               const struct mmul_node *call, const struct mmul_argument *arguments,
                               struct mmul_object *result);
-    const char *operation;      // operation of the engine; NULL for none
-    double (*number)(double x); // result for a number; NULL if numbers are refused
+    const char *operation; // operation of the engine; NULL for none
 };
 #define MMUL_BUILTIN(function)                                                        \
     enum mmul_status function(struct mmul_evaluator *, const struct mmul_builtin *,   \
@@ -31,7 +31,6 @@ const struct mmul_builtin *mmul_builtins(int *count);
 
 // builtins_rows.c: elements, rows, reductions, and functions made of several operations
 MMUL_BUILTIN(mmul_builtin_unary);
-MMUL_BUILTIN(mmul_builtin_isnan);
 MMUL_BUILTIN(mmul_builtin_binary);
 MMUL_BUILTIN(mmul_builtin_where);
 MMUL_BUILTIN(mmul_builtin_gelu);

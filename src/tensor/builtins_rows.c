@@ -16,24 +16,14 @@ enum mmul_status mmul_builtin_unary(struct mmul_evaluator *e, const struct mmul_
     const struct mmul_object *x = &arguments[0].object;
     if (!mmul_object_is_number(x))
         return mmul_apply_elements(e, call, builtin->operation, arguments, 1, result);
-    *result = mmul_object_from_real(builtin->number(mmul_object_number(x)));
+    const double y = mmul_elements_compute(builtin->operation, mmul_object_number(x));
+    const bool is_truth = strcmp(builtin->name, "isnan") == 0;
+    *result = is_truth ? mmul_object_from_bool(y != 0) : mmul_object_from_real(y);
     bool stays_whole = strcmp(builtin->name, "abs") == 0 || strcmp(builtin->name, "neg") == 0 ||
                        strcmp(builtin->name, "relu") == 0 || strcmp(builtin->name, "sign") == 0;
     if (stays_whole && mmul_object_is_integer(x) && x->integer > -(INT64_C(1) << 53) &&
         x->integer < INT64_C(1) << 53)
-        *result = mmul_object_from_integer((int64_t)result->real);
-    return MMUL_OK;
-}
-
-// A plain number gives True or False.
-enum mmul_status mmul_builtin_isnan(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
-                                    const struct mmul_node *call,
-                                    const struct mmul_argument *arguments,
-                                    struct mmul_object *result) {
-    const struct mmul_object *x = &arguments[0].object;
-    if (!mmul_object_is_number(x))
-        return mmul_apply_elements(e, call, builtin->operation, arguments, 1, result);
-    *result = mmul_object_from_bool(isnan(mmul_object_number(x)));
+        *result = mmul_object_from_integer((int64_t)y);
     return MMUL_OK;
 }
 
@@ -48,13 +38,10 @@ enum mmul_status mmul_builtin_gelu(struct mmul_evaluator *e, const struct mmul_b
         mmul_argument_get_choice(e, &arguments[1], "approximate", words, &choice);
     if (status != MMUL_OK)
         return status;
+    const char *operation = choice == 0 ? builtin->operation : "gelu_tanh";
     if (!mmul_object_is_number(x))
-        return mmul_apply_elements(e, call, choice == 0 ? builtin->operation : "gelu_tanh",
-                                   arguments, 1, result);
-    const double number = mmul_object_number(x);
-    const double inner = sqrt(2 / acos(-1)) * (number + 0.044715 * number * number * number);
-    const double part = choice == 0 ? erfc(-number / sqrt(2)) : 1 + tanh(inner);
-    *result = mmul_object_from_real(part == 0 ? -0.0 : 0.5 * number * part);
+        return mmul_apply_elements(e, call, operation, arguments, 1, result);
+    *result = mmul_object_from_real(mmul_elements_compute(operation, mmul_object_number(x)));
     return MMUL_OK;
 }
 

@@ -43,7 +43,7 @@ TypeError: a value cannot be pickled, because its elements are on the ranks: mm.
   (mm.load has it again), value.numpy() is an array on root
 TypeError: a module cannot be pickled: mm.save_file(model.state_dict(), 'model.safetensors') saves what it has
   learned, model.load_state_dict(mm.load_file('model.safetensors')) has it again
-TypeError: np.arctan is not of values: np.arctan(value.numpy()) is an array on root; mm has exp, log, sqrt, tanh and
+TypeError: np.arcsin is not of values: np.arcsin(value.numpy()) is an array on root; mm has exp, log, sqrt, tanh and
   the others of mpimatmul-python(7)
 TypeError: np.add of values takes no where: it makes a new value
 TypeError: np.add.reduce is not of values: np.add.reduce(value.numpy()) is an array on root; mm has exp, log, sqrt,

@@ -16,19 +16,20 @@ is the path of the library, MPIMATMUL_SHARD_DIR the folder of persistent values.
 from . import _names, _report, debug, nn, optim
 from ._begin import init, rank, size
 from ._compile import compile
-from ._functions import (all, any, arctan, ceil, diag, einsum, erf, expm1, eye, flip, floor, isnan, linspace, normal,
-                         outer, prod, repeat, round, sign, split, stack, tile, tril, triu, uniform)
+from ._functions import (all, any, diag, einsum, eye, flip, linspace, normal, outer, prod, repeat, split, stack, tile,
+                         tril, triu, uniform)
 from ._library import Error
 from ._learning import add_at, binary_cross_entropy, cross_entropy, dropout, grad, loop, mse, one_hot, stop_gradient
-from ._operations import (abs, amax, amin, arange, argmax, argmin, argsort, assert_close, attention, clip, concat, cos,
-                          cumsum, exp, flatten, gelu, layer_norm, linear, log, log1p, logsumexp, max, maximum, mean,
-                          min, minimum, neg, norm, normalize, ones, permute, place, print, relu, reshape, rms_norm,
-                          rope, rsqrt, sigmoid, silu, sin, softmax, softplus, sort, sqrt, std, sum, take, tanh, topk,
-                          transpose, var, where, zeros)
+from ._operations import (ELEMENTS as _elementwise, amax, amin, arange, argmax, argmin, argsort, assert_close, attention,
+                          clip, concat, cumsum, flatten, gelu, layer_norm, linear, logsumexp, max, maximum, mean, min,
+                          minimum, norm, normalize, ones, permute, place, print, reshape, rms_norm, rope, softmax,
+                          sort, std, sum, take, topk, transpose, var, where, zeros)
 from ._placements import signal
 from ._states import keep, load_file, save_file
 from ._texts import decode, encode, tokens
 from ._values import Value, array, evaluate, generate, load, no_grad, persist, program, rand, save
+
+globals().update(_elementwise)  # exp, log, tanh, ...
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_")]

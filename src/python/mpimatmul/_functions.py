@@ -1,24 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Functions known from numpy: flip, stack, split, tile, repeat, diagonals, truth values and
 einsum."""
-import math
 import operator
 
 import numpy
 
 from ._library import Error
-from ._operations import _along, _axis, _method, _reduction, _sizes, _unary, as_value, concat, is_number, reshape
+from ._operations import _along, _axis, _method, _reduction, _sizes, as_value, concat, is_number, reshape
 from ._values import Value, apply, array, generate, rand
 
-erf = _unary("erf", "The error function", math.erf)
-arctan = _unary("arctan", "The inverse tangent", math.atan)
-expm1 = _unary("expm1", "exp(x) - 1, exact for small x,", math.expm1)
-floor = _unary("floor", "The largest whole number that is not above", lambda x: float(numpy.floor(x)))
-ceil = _unary("ceil", "The smallest whole number that is not below", lambda x: float(numpy.ceil(x)))
-round = _unary("round", "The nearest whole number, of two the even one,",  # pylint: disable=redefined-builtin
-               lambda x: float(numpy.rint(x)))
-sign = _unary("sign", "-1, 0 or 1; NaN stays NaN,", lambda x: float(numpy.sign(x)))
-isnan = _unary("isnan", "True where it is NaN,", math.isnan)
 prod = _reduction("prod", "The product")
 all = _reduction("all", "Is each element not 0,")  # pylint: disable=redefined-builtin
 any = _reduction("any", "Is an element not 0,")  # pylint: disable=redefined-builtin
@@ -210,6 +200,5 @@ def einsum(subscripts, a, b):
     return made
 
 
-for _function in (erf, arctan, expm1, floor, ceil, round, sign, isnan, prod, all, any, flip, tile, repeat, outer, triu,
-                  tril, diag):
+for _function in (prod, all, any, flip, tile, repeat, outer, triu, tril, diag):
     setattr(Value, _function.__name__, _method(_function))

@@ -7,6 +7,7 @@ import operator
 
 import numpy
 
+from . import _elements
 from ._begin import collective, rank, session
 from ._library import Error, PlacementWish
 from ._placements import place_as
@@ -14,45 +15,26 @@ from ._program import format_sizes
 from ._values import Value, apply, array, as_value, evaluate, evaluate_named, generate, is_number, warn
 
 
-def _unary(name, what, plain):
+def _unary(name, what):
     def operation(x):
-        return plain(x) if is_number(x) else apply(name, [x])
+        return _elements.compute(name, x) if is_number(x) else apply(name, [x])
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"{what} of every element, or of a number."
     return operation
 
 
-def _sigmoid(x):
-    power = math.exp(-builtins.abs(x))
-    return (1 if x >= 0 else power) / (1 + power)
-
-
-neg = _unary("neg", "-x", lambda x: -x)
-exp = _unary("exp", "e to the power", math.exp)
-log = _unary("log", "The natural logarithm", math.log)
-log1p = _unary("log1p", "log(1 + x), exact for small x,", math.log1p)
-sqrt = _unary("sqrt", "The square root", math.sqrt)
-rsqrt = _unary("rsqrt", "1 / sqrt(x)", lambda x: 1 / math.sqrt(x))
-abs = _unary("abs", "The absolute value", builtins.abs)  # pylint: disable=redefined-builtin
-relu = _unary("relu", "max(x, 0)", lambda x: builtins.max(x, 0))
-sigmoid = _unary("sigmoid", "1 / (1 + exp(-x))", _sigmoid)
-tanh = _unary("tanh", "The hyperbolic tangent", math.tanh)
-sin = _unary("sin", "The sine", math.sin)
-cos = _unary("cos", "The cosine", math.cos)
-silu = _unary("silu", "x * sigmoid(x)", lambda x: _sigmoid(x) and x * _sigmoid(x))
-softplus = _unary("softplus", "log(1 + exp(x)), without overflow,",
-                  lambda x: builtins.max(x, 0) + math.log1p(math.exp(-builtins.abs(x))))
+# neg, exp, log, ...: the library has the list (src/model/operations.def).
+ELEMENTS = {name: _unary(name, what) for name, what in _elements.FUNCTIONS.items()}
+ELEMENTS["round"] = _unary("round", "The nearest whole number, of two the even one,")
+globals().update(ELEMENTS)
 
 
 def gelu(x, approximate="none"):
     """Gaussian error linear unit; approximate="tanh" as in torch."""
     if approximate not in ("none", "tanh"):
         raise Error(64, f"invalid approximate '{approximate}': expected none, tanh")
-    if is_number(x):
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)
-        part = 1 + math.tanh(inner) if approximate == "tanh" else math.erfc(-x / math.sqrt(2))
-        return 0.5 * part and 0.5 * x * part
-    return apply("gelu_tanh" if approximate == "tanh" else "gelu", [x])
+    name = "gelu_tanh" if approximate == "tanh" else "gelu"
+    return _elements.compute(name, x) if is_number(x) else apply(name, [x])
 
 
 def _binary(name, x, y):
@@ -85,8 +67,8 @@ def clip(x, low=None, high=None):
 
 
 Value.T = property(lambda self: transpose(self), doc="The last two axes swapped.")
-Value.__neg__ = lambda self: neg(self)
-Value.__abs__ = lambda self: abs(self)
+Value.__neg__ = lambda self: apply("neg", [self])
+Value.__abs__ = lambda self: apply("abs", [self])
 # A comparison with None concerns the whole value, so it gives a bool.
 Value.__eq__ = lambda self, other: False if other is None else _binary("equal", self, other)
 Value.__ne__ = lambda self, other: True if other is None else _binary("not_equal", self, other)
@@ -130,8 +112,9 @@ Value.__and__ = Value.__rand__ = _logical("&", lambda x, y: x * y)
 Value.__or__ = Value.__ror__ = _logical("|", maximum)
 Value.__xor__ = Value.__rxor__ = _logical("^", lambda x, y: x != y)
 
-# Elementwise functions of numpy that have another name here or are operators.
-_NUMPY_FUNCTIONS = {"negative": neg, "absolute": abs, "fabs": abs, "invert": operator.inv, "logical_not": operator.inv,
+# Elementwise functions of numpy: those with the same name, and others with another name here.
+_NUMPY_FUNCTIONS = {"negative": operator.neg, "absolute": operator.abs, "fabs": operator.abs, "rint": ELEMENTS["round"],
+             "invert": operator.inv, "logical_not": operator.inv,
              "bitwise_and": operator.and_, "logical_and": operator.and_, "bitwise_or": operator.or_,
              "logical_or": operator.or_, "bitwise_xor": operator.xor, "logical_xor": operator.xor,
              "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
@@ -139,7 +122,7 @@ _NUMPY_FUNCTIONS = {"negative": neg, "absolute": abs, "fabs": abs, "invert": ope
              "power": operator.pow, "square": lambda x: x * x, "reciprocal": lambda x: 1 / x,
              "matmul": operator.matmul, "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt,
              "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge, "maximum": maximum,
-             "minimum": minimum, **{f.__name__: f for f in (exp, log, log1p, sqrt, tanh, sin, cos)}}
+             "minimum": minimum, **ELEMENTS}
 
 
 def _apply_ufunc(self, ufunc, method, *operands, out=None, **more):
@@ -581,9 +564,8 @@ def _sizes_method(function):
     return method
 
 
-for _function in (neg, exp, log, log1p, sqrt, rsqrt, abs, relu, sigmoid, tanh, sin, cos, maximum, minimum, clip,
-                  softmax, topk, argmax, argmin, sort, argsort, sum, mean, max, min, amax, amin, var, std, norm,
-                  logsumexp, cumsum, take, transpose, flatten):
+for _function in (*ELEMENTS.values(), maximum, minimum, clip, softmax, topk, argmax, argmin, sort, argsort, sum, mean,
+                  max, min, amax, amin, var, std, norm, logsumexp, cumsum, take, transpose, flatten):
     setattr(Value, _function.__name__, _method(_function))
 for _function in (reshape, permute):
     setattr(Value, _function.__name__, _sizes_method(_function))

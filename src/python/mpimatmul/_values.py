@@ -16,7 +16,7 @@ import weakref
 
 import numpy
 
-from . import _caller, _html, _library as lib
+from . import _caller, _elements, _html, _library as lib
 from ._begin import OPTIONS, begun, collective, session
 from ._library import Error, check, library
 from ._paths import as_path, check_type, split
@@ -80,8 +80,8 @@ class Slot:
 
 class Value(Expression):
     """A matrix or stack with up to four axes and numpy's `shape`. float64 if all its inputs are,
-    else float32. Functions of this package that are methods of numpy arrays or torch tensors are
-    methods here, too."""
+    else float32. Functions of elements, and functions of this package that are methods of numpy
+    arrays or torch tensors, are methods here, too."""
 
     __array_priority__ = 1000  # numpy leaves operators to this class
 
@@ -229,12 +229,8 @@ def as_value(x):
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 # Operations that pass no gradient.
-_STEPS = _COMPARISONS + ("floor_divide", "stop_gradient", "floor", "ceil", "round", "sign", "isnan", "all", "any")
-# Elementwise operations.
-_ELEMENTS = frozenset(_COMPARISONS + (
-    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "where",
-    "clip", "neg", "exp", "log", "log1p", "sqrt", "rsqrt", "abs", "relu", "sigmoid", "tanh", "silu", "softplus",
-    "sin", "cos", "gelu", "gelu_tanh", "erf", "arctan", "expm1", "floor", "ceil", "round", "sign", "isnan"))
+_STEPS = _elements.WITHOUT_GRADIENT | {"stop_gradient", "all", "any"}
+_ELEMENTS = _elements.NAMES | {"clip"}
 # Operations that return integers for integer operands.
 _MOVES = ("slice", "reshape", "permute", "sort", "take", "transpose")
 # A one-axis operand gives a one-axis result, except for these operations.
