@@ -78,6 +78,23 @@ float gelu_tanh_slope(const float x) {
     return s * (1.0f + a * (1.0f - s) * (1.5957691f + 0.21406445f * a * a));
 }
 
+// Giles, "Approximating the erfinv function", GPU Computing Gems Jade Edition, 2012
+float erfinv(const float a) {
+    const float w = -log((1.0f - a) * (1.0f + a));
+    const int is_near = w < 5.0f;
+    const float v = is_near ? w - 2.5f : sqrt(w) - 3.0f;
+    float p = is_near ? 2.81022636e-8f : -2.00214257e-4f;
+    p = p * v + (is_near ? 3.43273939e-7f : 1.00950558e-4f);
+    p = p * v + (is_near ? -3.5233877e-6f : 1.34934322e-3f);
+    p = p * v + (is_near ? -4.39150654e-6f : -3.67342844e-3f);
+    p = p * v + (is_near ? 2.1858087e-4f : 5.73950773e-3f);
+    p = p * v + (is_near ? -1.25372503e-3f : -7.6224613e-3f);
+    p = p * v + (is_near ? -4.17768164e-3f : 9.43887047e-3f);
+    p = p * v + (is_near ? 0.246640727f : 1.00167406f);
+    p = p * v + (is_near ? 1.50140941f : 2.83297682f);
+    return fabs(a) == 1.0f ? a * INFINITY : p * a;
+}
+
 float remainder_of(const float a, const float b) {
     const float left = fmod(a, b);
     if (left != 0.0f)
@@ -110,6 +127,7 @@ ELEMENTS(map_gelu_tanh, gelu_tanh(a))
 ELEMENTS(map_sin, sin(a))
 ELEMENTS(map_cos, cos(a))
 ELEMENTS(map_erf, erf(a))
+ELEMENTS(map_erfinv, erfinv(a))
 ELEMENTS(map_arctan, atan(a))
 ELEMENTS(map_expm1, expm1(a))
 ELEMENTS(map_floor, floor(a))

@@ -12,6 +12,7 @@ import builtins
 import json
 import math
 import os
+import statistics
 import sys
 
 import numpy as np
@@ -235,6 +236,26 @@ def _erf(x):
         return math.erf(x)
     return taped(np.vectorize(math.erf, otypes=[float])(np.asarray(x)),
                  (x, lambda g: g * 2 / math.sqrt(math.pi) * np.exp(-np.asarray(x) ** 2)))
+
+
+def plain_erfinv(x):
+    """The inverse of erf, of a number: the standard library's quantile of the normal distribution, and
+    Newton's method, as that quantile is of (1 - x) / 2, which has few digits of a small x."""
+    size = abs(x)
+    if not size < 1:
+        return math.copysign(math.inf, x) if size == 1 else math.nan
+    y = -statistics.NormalDist().inv_cdf((1 - size) / 2) / math.sqrt(2)
+    for _ in range(2):
+        off = math.erf(y) - size if size < 0.5 else (1 - size) - math.erfc(y)
+        y -= off * math.sqrt(math.pi) / 2 * math.exp(y * y)
+    return math.copysign(y, x)
+
+
+def erfinv(x):
+    if not isinstance(x, np.ndarray):
+        return plain_erfinv(x)
+    y = np.vectorize(plain_erfinv, otypes=[float])(np.asarray(x))
+    return taped(y, (x, lambda g: np.where(g == 0, 0, g * math.sqrt(math.pi) / 2 * np.exp(y * y))))
 
 
 erf, arctan, expm1 = _erf, np.arctan, np.expm1

@@ -205,6 +205,24 @@ MMUL_INLINE float mmul_erff(float x) {
     return copysignf(mmul_select(size < 1.0f, p * size, far), x);
 }
 
+// Giles, "Approximating the erfinv function", GPU Computing Gems Jade Edition, 2012, in single
+// precision: x times a polynomial in w = -log(1 - x^2) or its root: 6 ulp.
+MMUL_INLINE float mmul_erfinvf(float x) {
+    const float w = -mmul_logf((1.0f - x) * (1.0f + x));
+    const int32_t is_near = w < 5.0f;
+    const float v = mmul_select(is_near, w - 2.5f, sqrtf(w) - 3.0f);
+    float p = mmul_select(is_near, 2.81022636e-8f, -2.00214257e-4f);
+    p = p * v + mmul_select(is_near, 3.43273939e-7f, 1.00950558e-4f);
+    p = p * v + mmul_select(is_near, -3.5233877e-6f, 1.34934322e-3f);
+    p = p * v + mmul_select(is_near, -4.39150654e-6f, -3.67342844e-3f);
+    p = p * v + mmul_select(is_near, 2.1858087e-4f, 5.73950773e-3f);
+    p = p * v + mmul_select(is_near, -1.25372503e-3f, -7.6224613e-3f);
+    p = p * v + mmul_select(is_near, -4.17768164e-3f, 9.43887047e-3f);
+    p = p * v + mmul_select(is_near, 0.246640727f, 1.00167406f);
+    p = p * v + mmul_select(is_near, 1.50140941f, 2.83297682f);
+    return mmul_select(fabsf(x) == 1.0f, x * INFINITY, p * x);
+}
+
 MMUL_INLINE float mmul_geluf(float x) {
     const float half = mmul_normal_tailf(x);
     return mmul_finite_belowf(x) * (x < 0.0f ? half : 1.0f - half * 0x1p-32f) *

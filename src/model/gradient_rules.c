@@ -175,6 +175,12 @@ static void erf_rule(struct mmul_gradient_traversal *w) { // 2 / sqrt(pi) e^(-x^
                       multiply_guarded(w, scale(w, w->gradient, 1.1283791670955126), density));
 }
 
+static void erfinv_rule(struct mmul_gradient_traversal *w) { // sqrt(pi) / 2 e^(y^2)
+    const int y = w->operation.result;
+    const int slope = mmul_build_unary(w->b, MMUL_EXP, multiply(w, y, y));
+    mmul_gradient_add(w, 0, multiply_guarded(w, scale(w, w->gradient, 0.88622692545275801), slope));
+}
+
 static void arctan_rule(struct mmul_gradient_traversal *w) { // 1 / (1 + x^2)
     const int x = value_of(w, 0);
     const int divisor = mmul_build_binary_number(w->b, MMUL_ADD, multiply(w, x, x), 1);
@@ -602,6 +608,7 @@ static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
     [MMUL_SIN] = sin_rule,
     [MMUL_COS] = cos_rule,
     [MMUL_ERF] = erf_rule,
+    [MMUL_ERFINV] = erfinv_rule,
     [MMUL_ARCTAN] = arctan_rule,
     [MMUL_EXPM1] = expm1_rule,
     [MMUL_ADD] = add_rule,

@@ -9,9 +9,13 @@ which has 11 bits more here.
 """
 import json
 import math
+import pathlib
 import sys
 
 import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import reference  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def over_all(function):
@@ -181,7 +185,8 @@ ELEMENTS = {
     "silu": lambda x: bounded(x) / (1 + np.exp(-x)),
     "gelu": over_all(lambda x: 0.5 * bounded(x) * math.erfc(-x / math.sqrt(2))),
     "gelu_tanh": lambda x: 0.5 * bounded(x) * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-    "sin": np.sin, "cos": np.cos, "erf": over_all(math.erf), "arctan": np.arctan, "expm1": np.expm1,
+    "sin": np.sin, "cos": np.cos, "erf": over_all(math.erf), "arctan": np.arctan,
+    "erfinv": over_all(reference.plain_erfinv), "expm1": np.expm1,
     "floor": np.floor, "round": np.rint,
     **{name: lambda x, dy, slope=slope: slope(x).astype(float) * dy  # what is 0 as a double is nothing times infinity
        for name, slope in (("silu_backward", silu_slope), ("gelu_backward", gelu_slope),

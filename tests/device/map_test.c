@@ -42,6 +42,8 @@ static const struct element_case {
     {MMUL_EXPM1, {SPECIAL}, {5, 0}},
     {MMUL_ERF, {REAL}, {16, 0}},
     {MMUL_ERF, {SPECIAL}, {16, 0}},
+    {MMUL_ERFINV, {REAL}, {12, 0}},
+    {MMUL_ERFINV, {SPECIAL}, {12, 0}},
     {MMUL_ARCTAN, {REAL}, {5, 0}},
     {MMUL_ARCTAN, {WIDE}, {5, 0}},
     {MMUL_ARCTAN, {SPECIAL}, {5, 0}},

@@ -10,6 +10,10 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <tgmath.h>
+
+#define FORMULA_REAL long double
+#include "model/element_formulas.h"
 
 #include "exec/threads/compute_thread.h"
 
@@ -28,6 +32,10 @@ static long double gelu(long double x) {
 }
 static long double gelu_tanh(long double x) {
     return x * sigmoid(2 * sqrtl(2 / acosl(-1)) * (x + 0.044715L * x * x * x));
+}
+
+static long double erfinv(long double x) {
+    return mmul_erfinv(x);
 }
 
 static long double silu_slope(long double x) {
@@ -57,6 +65,9 @@ static const struct function {
     {"expm1", MMUL_EXPM1, expm1l, -40, 709, 4, 0},
     {"expm1", MMUL_EXPM1, expm1l, -1e-3, 1e-3, 4, 0},
     {"erf", MMUL_ERF, erfl, -6, 6, 4, 0},
+    {"erfinv", MMUL_ERFINV, erfinv, -1, 1, 8, 0},
+    {"erfinv", MMUL_ERFINV, erfinv, 1 - 1e-9, 1, 8, 0},
+    {"erfinv", MMUL_ERFINV, erfinv, -1e-9, 1e-9, 8, 0},
     {"arctan", MMUL_ARCTAN, atanl, -1e3, 1e3, 4, 0},
     {"arctan", MMUL_ARCTAN, atanl, -3, 3, 4, 0},
     {"floor", MMUL_FLOOR, floorl, -1e3, 1e3, 0, 0},

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "model/element_formulas.h"
+
 typedef float of_float(float x);
 typedef double of_double(double x);
 
@@ -75,6 +77,9 @@ static float one_expm1(float x) {
 static float one_erf(float x) {
     return mmul_erff(x);
 }
+static float one_erfinv(float x) {
+    return mmul_erfinvf(x);
+}
 static float one_atan(float x) {
     return mmul_arctanf(x);
 }
@@ -114,6 +119,10 @@ static double sigmoid(double x) {
     return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
 }
 
+static double erfinv(double x) {
+    return mmul_erfinv(x);
+}
+
 static double gelu(double x) {
     return 0.5 * x * erfc(-x / sqrt(2));
 }
@@ -147,6 +156,7 @@ static void test_functions_are_within_their_error_bounds(void **state) {
     compare(one_log1p, log1p, (struct tolerance){4, 0, 0, 0});
     compare(one_expm1, expm1, (struct tolerance){5, 0, 0, 0});
     compare(one_erf, erf, (struct tolerance){4, 0, 0, 0});
+    compare(one_erfinv, erfinv, (struct tolerance){6, 0, 0, 0});
     compare(one_atan, atan, (struct tolerance){4, 0, 0, 0});
     compare(one_floor, floor, (struct tolerance){0, 0, 0, 0});
     compare(one_rint, rint, (struct tolerance){0, 0, 0, 0});
