@@ -29,7 +29,7 @@ static const struct mmul_check_method *const methods[] = {
 };
 
 enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
-                                            const struct mmul_check_need *need, uint64_t seed,
+                                            const struct mmul_check_need *need,
                                             struct mmul_error *err) {
     const struct mmul_verifier_request request = {
         .axis = need->axis,
@@ -38,7 +38,7 @@ enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
         .k_max = need->k,
         .piece_count = 1,
         .cached_count = need->saved,
-        .seed = seed,
+        .seed = stage->rank_resources->options->verify_seed,
         .watch = {mmul_stage_may_recompute, stage},
         .parallel = {stage->rank_resources->context->fallback_threads, mmul_helper_threads_run}};
     return mmul_verifier_init(&stage->verifier, &stage->rank_resources->verifier_room, &request,

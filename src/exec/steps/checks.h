@@ -17,7 +17,7 @@ enum mmul_check_kind {
 // Creates the verifier of the stage's products, in the run's room. Fails with MMUL_ERR_SYSTEM
 // (memory).
 enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
-                                            const struct mmul_check_need *need, uint64_t seed,
+                                            const struct mmul_check_need *need,
                                             struct mmul_error *err);
 
 // Checks what the stage has computed. v: block and place. `flops` is the work of the block, for the

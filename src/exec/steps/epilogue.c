@@ -178,16 +178,11 @@ static enum mmul_status make_fused(struct mmul_stage *stage, const struct tile *
     const struct mmul_program *program = stage->plan->program;
     struct mmul_host_map host = find_map(stage, tile, fused, to);
     char place[192];
-    host.map.parallel = (struct mmul_parallel){stage->rank_resources->context->fallback_threads,
-                                               mmul_helper_threads_run};
     host.may_stay_on_device = may_stay_on_device;
     snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'", (long long)tile->row,
              (long long)(tile->row + tile->rows), (long long)tile->matrix,
              program->values[program->operations[fused->operation].result].name);
-    enum mmul_status status = mmul_stage_run_map(stage, &host, place, err);
-    if (status == MMUL_OK)
-        mmul_stage_find_nan(stage, &program->operations[fused->operation], &host);
-    return status;
+    return mmul_stage_run_map(stage, &program->operations[fused->operation], &host, place, err);
 }
 
 // Returns true if a fused operation from the first-th on reads the step's value at `place`.

@@ -14,7 +14,6 @@
 #include "exec/steps/map_check.h"
 #include "exec/steps/rank_resources.h"
 #include "exec/steps/stage_work.h"
-#include "exec/threads/compute_thread.h"
 #include "model/dtype.h"
 
 // Returns the type of the product and of the result.
@@ -98,29 +97,23 @@ static enum mmul_status find_largest(struct mmul_stage *stage, const struct tile
                                      const char *place, struct mmul_error *err) {
     struct mmul_parameters with = stage->operation->with;
     with.count = tile->best;
-    const struct mmul_host_map host = {
-        .map = {.kind = MMUL_TOPK,
-                .with = &with,
-                .rows = tile->rows,
-                .cols = 2 * tile->best,
-                .shape = {1, 1, tile->rows, 2 * tile->best},
-                .matrices = 1,
-                .operand_count = 1,
-                .parallel = {stage->rank_resources->context->fallback_threads,
-                             mmul_helper_threads_run}},
-        .operands = {{.at = stage->search->product,
-                      .dtype = dtype_of(stage),
-                      .row_step = tile->cols,
-                      .col_step = 1,
-                      .rows = tile->rows,
-                      .cols = tile->cols}},
-        .result = stage->search->best,
-        .dtype = dtype_of(stage),
-        .ld = 2 * tile->best};
-    enum mmul_status status = mmul_stage_run_map(stage, &host, place, err);
-    if (status == MMUL_OK)
-        mmul_stage_find_nan(stage, stage->operation, &host);
-    return status;
+    const struct mmul_host_map host = {.map = {.kind = MMUL_TOPK,
+                                               .with = &with,
+                                               .rows = tile->rows,
+                                               .cols = 2 * tile->best,
+                                               .shape = {1, 1, tile->rows, 2 * tile->best},
+                                               .matrices = 1,
+                                               .operand_count = 1},
+                                       .operands = {{.at = stage->search->product,
+                                                     .dtype = dtype_of(stage),
+                                                     .row_step = tile->cols,
+                                                     .col_step = 1,
+                                                     .rows = tile->rows,
+                                                     .cols = tile->cols}},
+                                       .result = stage->search->best,
+                                       .dtype = dtype_of(stage),
+                                       .ld = 2 * tile->best};
+    return mmul_stage_run_map(stage, stage->operation, &host, place, err);
 }
 
 // Largest elements of a row in order, followed at index `most` by their columns.

@@ -206,8 +206,6 @@ static enum mmul_status run_map(const struct making *m, struct mmul_region to,
     host.map.matrix = m->block.matrix;
     host.map.matrices = m->matrices;
     host.map.result_step = m->result_step;
-    host.map.parallel = (struct mmul_parallel){m->stage->rank_resources->context->fallback_threads,
-                                               mmul_helper_threads_run};
     host.result = mmul_view_element(&m->result, to.row_begin, to.col_begin);
     host.dtype = m->result.dtype;
     host.ld = m->result.ld;
@@ -219,10 +217,7 @@ static enum mmul_status run_map(const struct making *m, struct mmul_region to,
     snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld%s of '%.90s'",
              (long long)to.row_begin, (long long)to.row_end, (long long)m->block.matrix, more,
              m->program->values[m->operation->result].name);
-    enum mmul_status status = mmul_stage_run_map(m->stage, &host, place, err);
-    if (status == MMUL_OK)
-        mmul_stage_find_nan(m->stage, m->operation, &host);
-    return status;
+    return mmul_stage_run_map(m->stage, m->operation, &host, place, err);
 }
 
 // ------------------------------------------------------------------------- elements, rows, axes

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "exec/steps/checks.h"
 #include "exec/steps/rank_resources.h"
+#include "exec/threads/compute_thread.h"
 #include "model/dtype.h"
 
 // WORK_MOST: elements of a sample; PIECE: columns of a piece of a row
@@ -116,12 +117,6 @@ static enum mmul_status judge_piece(const struct mmul_host_map *piece, struct mm
 
 // ---------------------------------------------------------------------------------------- sampling
 
-static bool has_whole_rows(const struct mmul_host_map *host) {
-    const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
-    return class == MMUL_CLASS_ROWS || class == MMUL_CLASS_ATTENTION ||
-           (class == MMUL_CLASS_REDUCE && host->map.with->axis == -1);
-}
-
 // Picks a place in part `part` of `count` equal parts of [0, size): the first place of the first
 // part, the last of the last, any other one at random.
 static int64_t pick_place(uint64_t seed, int64_t part, int64_t count, int64_t size) {
@@ -140,10 +135,13 @@ struct sample {
 };
 
 static struct sample choose_sample(const struct mmul_host_map *host, uint64_t seed) {
+    const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
+    const bool takes_whole_rows = class == MMUL_CLASS_ROWS || class == MMUL_CLASS_ATTENTION ||
+                                  (class == MMUL_CLASS_REDUCE && host->map.with->axis == -1);
     const int64_t cols = host->map.cols;
     struct sample s = {.seed = seed,
                        .rows = host->map.matrices * host->map.rows,
-                       .width = has_whole_rows(host) ? cols : mmul_min(cols, PIECE)};
+                       .width = takes_whole_rows ? cols : mmul_min(cols, PIECE)};
     const struct mmul_host_map first = mmul_host_map_matrix(host, 0);
     const struct mmul_host_map one = mmul_host_map_part(&first, 0, 1, 0, s.width);
     const int64_t enough = (int64_t)(WORK_MOST / mmul_host_map_work(&one));
@@ -248,29 +246,6 @@ static enum mmul_status look(struct mmul_verification *v, struct mmul_error *err
 const struct mmul_check_method mmul_map_check = {
     .trusts_cpu = true, .look = look, .recompute = recompute};
 
-enum mmul_status mmul_stage_run_map(struct mmul_stage *stage, const struct mmul_host_map *host,
-                                    const char *place, struct mmul_error *err) {
-    // work per element; a device's speed is known for products only
-    static const double flops_each = 10;
-    struct mmul_rank_resources *resources = stage->rank_resources;
-    const double flops = flops_each * mmul_host_map_work(host);
-    uint32_t carried;
-    struct mmul_host_map checked = *host;
-    checked.maker = &resources->worker;
-    if (!resources->options->no_verify && mmul_map_supports_checksum(host->map.kind))
-        checked.map.carried = &carried;
-    const struct sampled block = {&checked, resources->options->verify_seed};
-    struct mmul_verification v = {.worker = &resources->worker,
-                                  .block = &block,
-                                  .place = place,
-                                  .rows = host->map.matrices * host->map.rows,
-                                  .cols = host->map.cols};
-    mmul_watchdog_begin(&resources->watchdog, flops);
-    const enum mmul_status status = compute(&v, err);
-    mmul_watchdog_end(&resources->watchdog);
-    return status == MMUL_OK ? mmul_stage_check(stage, MMUL_CHECK_MAP, &v, flops, err) : status;
-}
-
 // Returns true if argmax, argmin or topk found a NaN in the row. If the row holds any, the first
 // place found is that of a NaN.
 static bool is_row_nan(const struct mmul_host_map *host, int64_t matrix, int64_t row) {
@@ -299,4 +274,35 @@ void mmul_stage_find_nan(struct mmul_stage *stage, const struct mmul_operation *
                 atomic_store(&stage->nan_operation, operation);
                 return;
             }
+}
+
+enum mmul_status mmul_stage_run_map(struct mmul_stage *stage,
+                                    const struct mmul_operation *operation,
+                                    const struct mmul_host_map *host, const char *place,
+                                    struct mmul_error *err) {
+    // work per element; a device's speed is known for products only
+    static const double flops_each = 10;
+    struct mmul_rank_resources *resources = stage->rank_resources;
+    const double flops = flops_each * mmul_host_map_work(host);
+    uint32_t carried;
+    struct mmul_host_map checked = *host;
+    checked.maker = &resources->worker;
+    checked.map.parallel =
+        (struct mmul_parallel){resources->context->fallback_threads, mmul_helper_threads_run};
+    if (!resources->options->no_verify && mmul_map_supports_checksum(host->map.kind))
+        checked.map.carried = &carried;
+    const struct sampled block = {&checked, resources->options->verify_seed};
+    struct mmul_verification v = {.worker = &resources->worker,
+                                  .block = &block,
+                                  .place = place,
+                                  .rows = host->map.matrices * host->map.rows,
+                                  .cols = host->map.cols};
+    mmul_watchdog_begin(&resources->watchdog, flops);
+    enum mmul_status status = compute(&v, err);
+    mmul_watchdog_end(&resources->watchdog);
+    if (status == MMUL_OK)
+        status = mmul_stage_check(stage, MMUL_CHECK_MAP, &v, flops, err);
+    if (status == MMUL_OK)
+        mmul_stage_find_nan(stage, operation, host);
+    return status;
 }

@@ -12,11 +12,14 @@
 
 extern const struct mmul_check_method mmul_map_check;
 
-// Runs `host` on the compute thread and checks it. `place` names the block in errors. Detects a
-// hanging device. The successor repeats wrong results, and they are counted like those of products.
-// Fails as mmul_worker_map, and with MMUL_ERR_WRONG if the block stays wrong.
-enum mmul_status mmul_stage_run_map(struct mmul_stage *stage, const struct mmul_host_map *host,
-                                    const char *place, struct mmul_error *err);
+// Runs `host`, a part of the operation, on the compute thread and its helpers. Checks it, also for
+// NaN as below. `place` names the block in errors. Detects a hanging device. The successor repeats
+// wrong results, and they are counted like those of products. Fails as mmul_worker_map, and with
+// MMUL_ERR_WRONG if the block stays wrong.
+enum mmul_status mmul_stage_run_map(struct mmul_stage *stage,
+                                    const struct mmul_operation *operation,
+                                    const struct mmul_host_map *host, const char *place,
+                                    struct mmul_error *err);
 
 // Sets stage->nan_operation if argmax, argmin or topk met a row that holds NaN, since they return
 // the place of the NaN. Reads an element of each row, if the device's result is in host memory. Any

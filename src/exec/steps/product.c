@@ -22,29 +22,23 @@ static void borrow_files(struct mmul_stage *stage) {
                         mmul_problem_result_width(&schedule->problem, schedule->axis)};
 }
 
-// Returns the operands that stay in place. Values do not change, but pieces, panels and slots are
-// reused.
-static unsigned find_persistent_operands(const struct mmul_stage *stage) {
-    const struct mmul_stage_places *at = &stage->is.places;
-    const bool rows = stage->is.schedule->axis == MMUL_ROWS;
-    return ((rows ? at->split : at->whole) >= 0 ? MMUL_LASTING_A : 0) |
-           ((rows ? at->whole : at->split) >= 0 ? MMUL_LASTING_B : 0) |
-           (at->c >= 0 ? MMUL_LASTING_C : 0);
-}
-
 enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->comm;
     const struct mmul_schedule *schedule = stage->is.schedule;
-    const int rank = comm->rank, spread = stage->is.places.spread;
+    const struct mmul_stage_places *at = &stage->is.places;
     if (schedule == NULL)
         return MMUL_OK;
+    const bool rows = schedule->axis == MMUL_ROWS;
     enum mmul_status status = MMUL_ALLOCATE(stage->product, 1, "a product", err);
     if (status != MMUL_OK)
         return status;
     *stage->product = (struct mmul_product_stage){
-        .me = &mmul_schedule_ranks(schedule)[rank],
-        .spread_wait_count = spread >= 0 ? mmul_stage_producer(stage, spread) : 0};
-    stage->work.lasting = find_persistent_operands(stage);
+        .me = &mmul_schedule_ranks(schedule)[comm->rank],
+        .spread_wait_count = at->spread >= 0 ? mmul_stage_producer(stage, at->spread) : 0};
+    // Values do not change, but pieces, panels and slots are reused.
+    stage->work.lasting = ((rows ? at->split : at->whole) >= 0 ? MMUL_LASTING_A : 0) |
+                          ((rows ? at->whole : at->split) >= 0 ? MMUL_LASTING_B : 0) |
+                          (at->c >= 0 ? MMUL_LASTING_C : 0);
     stage->work.a_dtype = schedule->problem.a_dtype;
     stage->work.b_dtype = schedule->problem.b_dtype;
     if (schedule->problem.alpha != 0)

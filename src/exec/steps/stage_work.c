@@ -37,10 +37,11 @@ static bool uses_plain_loops(const struct mmul_stage *stage) {
 
 // Records that `done` of `lines` lines are complete. All lines together take `flops`.
 static void note_plain_work(struct mmul_stage *stage, int64_t done, int64_t lines, double flops) {
+    struct mmul_check_findings *findings = &stage->rank_resources->findings;
     bool is_over = done == lines || !uses_plain_loops(stage);
-    atomic_store(&stage->rank_resources->findings.plain_done, done);
-    atomic_store(&stage->rank_resources->findings.plain_lines, lines);
-    atomic_store(&stage->rank_resources->findings.plain_flops, is_over ? 0 : (int64_t)flops);
+    atomic_store(&findings->plain_done, done);
+    atomic_store(&findings->plain_lines, lines);
+    atomic_store(&findings->plain_flops, is_over ? 0 : (int64_t)flops);
 }
 
 enum mmul_status mmul_stage_may_recompute(void *context, int64_t done, int64_t total,
@@ -100,9 +101,4 @@ int mmul_stage_wait_for_panel(struct mmul_stage *stage, int done) {
                          &stage->rank_resources->mine.scatter_seconds, done))
         return -1;
     return (int)atomic_load(arrived);
-}
-
-bool mmul_stage_wait_for_sums(struct mmul_stage *stage, int round) {
-    return mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->sums_finished, round + 1,
-                           &stage->rank_resources->mine.scatter_seconds, -1);
 }

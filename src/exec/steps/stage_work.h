@@ -23,9 +23,6 @@ enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul
 // or -1 if the run was cancelled.
 int mmul_stage_wait_for_panel(struct mmul_stage *stage, int done);
 
-// Waits until a round of the stage's sums is complete. Returns false if the run was cancelled.
-bool mmul_stage_wait_for_sums(struct mmul_stage *stage, int round);
-
 // Implements `look` of the stage's verifier (verify.h), with the stage as `context`. Impossible
 // numbers are blamed on a device only if the inputs are unchanged. A cancelled run does not compute
 // them again (MMUL_ERR_STOPPED).

@@ -39,9 +39,10 @@ void mmul_sums_publish(const struct mmul_stage *stage, int round) {
 }
 
 const double *mmul_sums_wait(struct mmul_stage *stage, int round) {
-    return mmul_stage_wait_for_sums(stage, round)
-               ? vector_of(stage, 0) + find_round_begin(stage, round)
-               : NULL;
+    const bool is_there =
+        mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->sums_finished, round + 1,
+                        &stage->rank_resources->mine.scatter_seconds, -1);
+    return is_there ? vector_of(stage, 0) + find_round_begin(stage, round) : NULL;
 }
 
 // ------------------------------------------------------------------------------------ the leader's

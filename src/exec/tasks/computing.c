@@ -348,8 +348,7 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
         stage->is.schedule != NULL ? mmul_product_init(stage, err) : init_step(stage, err);
     if (status != MMUL_OK || need.piece_units == 0)
         return status;
-    return mmul_stage_create_verifier(stage, &need, stage->rank_resources->options->verify_seed,
-                                      err);
+    return mmul_stage_create_verifier(stage, &need, err);
 }
 
 static void fini(struct mmul_stage *stage) {

@@ -51,14 +51,14 @@ struct mmul_host_map mmul_host_map_matrix(const struct mmul_host_map *host, int6
     return one;
 }
 
-static bool is_sort(enum mmul_operation_kind kind) {
-    return kind == MMUL_SORT || kind == MMUL_ARGSORT;
-}
-
 // Returns the work for one matrix.
 static double work_each(const struct mmul_host_map *host) {
     const struct mmul_host_operand *o = host->operands;
+    const enum mmul_operation_kind kind = host->map.kind;
     const double rows = (double)host->map.rows, cols = (double)host->map.cols;
+    const double each = kind == MMUL_TOPK                           ? (double)host->map.with->count
+                        : kind == MMUL_SORT || kind == MMUL_ARGSORT ? log2((double)o[0].cols) + 2
+                                                                    : 2;
     switch (class_of(host)) {
     case MMUL_CLASS_ATTENTION:
         return rows * (double)o[mmul_operation_row(host->map.kind)->parts[0] == 'r'].rows *
@@ -66,10 +66,7 @@ static double work_each(const struct mmul_host_map *host) {
     case MMUL_CLASS_REDUCE:
         return (double)o[0].rows * (double)o[0].cols;
     case MMUL_CLASS_ROWS:
-        return rows * (double)o[0].cols *
-               (host->map.kind == MMUL_TOPK ? (double)host->map.with->count
-                : is_sort(host->map.kind)   ? log2((double)o[0].cols) + 2
-                                            : 2);
+        return rows * (double)o[0].cols * each;
     default:
         return rows * cols * (1 + host->map.operand_count);
     }

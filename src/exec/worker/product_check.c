@@ -33,15 +33,6 @@ static void drop_saved(struct mmul_verifier_memory *room) {
     room->saved = NULL;
 }
 
-static enum mmul_status create_saved(struct mmul_verifier_memory *room, struct mmul_error *err) {
-    const int64_t count = room->size.cached_count;
-    enum mmul_status status = MMUL_ALLOCATE(room->saved, count, "verification", err);
-    for (int64_t i = 0; status == MMUL_OK && i < count; i++)
-        status = MMUL_ALLOCATE_RAW(room->saved[i].numbers, room->size.cached_numbers,
-                                   "verification", err);
-    return status;
-}
-
 static enum mmul_status create_pieces(struct mmul_verifier_memory *room, int64_t count,
                                       struct mmul_parallel parallel, struct mmul_error *err) {
     enum mmul_status status =
@@ -78,7 +69,12 @@ static enum mmul_status reserve(struct mmul_verifier_memory *room,
         drop_saved(room);
     room->size = size;
     enum mmul_status status = is_larger ? create_pieces(room, pieces, r->parallel, err) : MMUL_OK;
-    return status == MMUL_OK && saves_others ? create_saved(room, err) : status;
+    if (status == MMUL_OK && saves_others)
+        status = MMUL_ALLOCATE(room->saved, size.cached_count, "verification", err);
+    for (int64_t i = 0; status == MMUL_OK && saves_others && i < size.cached_count; i++)
+        status =
+            MMUL_ALLOCATE_RAW(room->saved[i].numbers, size.cached_numbers, "verification", err);
+    return status;
 }
 
 enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
@@ -172,9 +168,10 @@ static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul
 }
 
 // Begins a check, or returns the one with the cached projection of the piece. On success *check is
-// the check begun with it.
+// the check begun with it, which uses the source.
 static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_product *p,
-                                    struct mmul_check **check, struct mmul_error *err) {
+                                    struct mmul_check_source source, struct mmul_check **check,
+                                    struct mmul_error *err) {
     struct mmul_verifier_memory *room = v->room;
     for (int64_t i = 0; room->user != v && i < room->piece_count; i++) {
         room->pieces[i].piece = NULL;
@@ -186,10 +183,11 @@ static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_p
         if (known->piece != p->b || known->units != p->n || known->ld != p->ldb)
             continue;
         *check = known->check;
+        mmul_check_set_source(*check, source);
         return MMUL_OK;
     }
     struct mmul_projection *next = &room->pieces[room->oldest];
-    mmul_check_set_source(next->check, v->source);
+    mmul_check_set_source(next->check, source);
     room->oldest = (room->oldest + 1) % room->piece_count;
     *check = next->check;
     enum mmul_status status = v->piece_lasts && p->b != NULL
@@ -203,32 +201,32 @@ static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_p
 
 // ------------------------------------------------------------------------------------------- looks
 
+static const struct mmul_check_source no_source;
+
 // Checks a block for the first time. A device that caches the operands or the block supplies sums.
 // If these show wrong lines, or are incomplete, the host downloads the block and repeats the check
 // alone: lines called right may not be in host memory. All later checks are the host's alone, too.
 static enum mmul_status look_first(struct mmul_verification *v, const struct mmul_product *p,
                                    struct mmul_error *err) {
-    struct mmul_verifier *verifier = v->verifier;
+    const struct mmul_check_source device = {mmul_worker_compute_sums, v->worker};
     const bool helps = !mmul_worker_uses_in_place(v->worker, MMUL_F32);
-    verifier->source = helps ? (struct mmul_check_source){mmul_worker_compute_sums, v->worker}
-                             : (struct mmul_check_source){0};
-    enum mmul_status status = begin_check(verifier, p, &v->check, err);
+    unsigned char *wrong = v->verifier->room->wrong;
+    enum mmul_status status =
+        begin_check(v->verifier, p, helps ? device : no_source, &v->check, err);
     if (status != MMUL_OK)
         return status;
-    mmul_check_set_source(v->check, verifier->source); // also if the check was begun earlier
-    v->wrong = mmul_check_rows(v->check, p, 0, p->m, verifier->room->wrong);
-    verifier->source = (struct mmul_check_source){0};
-    mmul_check_set_source(v->check, verifier->source);
+    v->wrong = mmul_check_rows(v->check, p, 0, p->m, wrong);
+    mmul_check_set_source(v->check, no_source);
     if (mmul_worker_has_check_sums(v->worker) &&
         (v->wrong == 0 || !mmul_check_used_source(v->check)))
         return MMUL_OK;
     status = mmul_worker_download_absent(v->worker, err);
     if (status != MMUL_OK)
         return status;
-    mmul_verifier_invalidate(verifier);
-    status = begin_check(verifier, p, &v->check, err);
+    mmul_verifier_invalidate(v->verifier);
+    status = begin_check(v->verifier, p, no_source, &v->check, err);
     if (status == MMUL_OK)
-        v->wrong = mmul_check_rows(v->check, p, 0, p->m, verifier->room->wrong);
+        v->wrong = mmul_check_rows(v->check, p, 0, p->m, wrong);
     return status;
 }
 
@@ -260,7 +258,7 @@ static enum mmul_status look_again(struct mmul_verification *v, struct mmul_erro
     }
     v->verifier->seed = mmul_random_at(v->verifier->seed, 0);
     mmul_verifier_invalidate(v->verifier);
-    enum mmul_status status = begin_check(v->verifier, &p, &v->check, err);
+    enum mmul_status status = begin_check(v->verifier, &p, no_source, &v->check, err);
     for (int64_t begin = 0; status == MMUL_OK && begin < p.m; begin += (int64_t)sizeof found) {
         int64_t end = mmul_min(begin + (int64_t)sizeof found, p.m);
         mmul_check_rows(v->check, &p, begin, end, found);

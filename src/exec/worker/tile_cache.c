@@ -188,15 +188,12 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
     struct mmul_cached_tile *entry = NULL;
     if (mmul_tile_cache_find(cache, tile, operand))
         return MMUL_OK;
-    enum mmul_status status =
-        acquire_entry(cache, device, mmul_dtype_of_product(tile->dtype, tile->dtype),
-                      tile->rows * tile->cols, &entry, err);
+    enum mmul_status status = mmul_tile_cache_reserve_result(
+        cache, device, mmul_dtype_of_product(tile->dtype, tile->dtype), tile->rows * tile->cols,
+        &entry, err);
     if (status != MMUL_OK)
         return status;
-    entry->used = ++cache->requests;
-    entry->holds.at = NULL;
-    entry->is_sound = false;
-    entry->asked = 0;
+    entry->is_taken = false;
     cache->uploads++;
     *operand = (struct mmul_operand){.buffer = entry->buffer, .ld = tile->cols};
     status = mmul_device_upload(

@@ -122,8 +122,6 @@ struct mmul_verifier {
     bool piece_lasts; // the piece stays valid until its memory is reported as forgotten
     uint64_t seed;    // seed of the check's vector x; changes after a block with wrong lines
     struct mmul_verifier_callback watch;
-    // Source of sums for the first check of a block.
-    struct mmul_check_source source;
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
     int64_t blocks_recomputed;                            // products with wrong lines
 };
