@@ -155,7 +155,10 @@ class Meeting:
             elif asked_at is not None and asked_at > 0 and now - asked_at >= _ANSWER_SECONDS:
                 asked_at = 0  # printed
                 self._warn(own, limit)
-            time.sleep(0 if waited < 1e-3 else min(waited / 8, 2e-3))
+            if waited < 1e-3:
+                os.sched_yield()  # sleep(0) takes 70 us
+            else:
+                time.sleep(min(waited / 8, 2e-3))
 
     def _present_ranks(self):
         return sorted({self.rank, *self.waiting})
