@@ -219,6 +219,11 @@ struct mmul_program_options {
     enum mmul_split_choice split;
     enum mmul_split_rule split_rule;
     bool only_planned; // no run follows: speeds are measured for the prediction alone, too
+    // Root alone may plan and run the program, if the other ranks would cost more than they gain.
+    // They then get NULL for the plan and the values. Values that such a program holds are root's
+    // alone until a program of all ranks reads them. Small programs that read them run on root
+    // alone, too, with or without this option.
+    bool may_run_on_root;
 };
 
 // Collective. Sends root's program to all ranks and plans it identically on each. The plan has a
@@ -237,7 +242,8 @@ MMUL_API enum mmul_status mmul_program_plan_create(struct mmul_context *context,
 MMUL_API const struct mmul_plan *mmul_program_plan_product(struct mmul_program_plan *plan);
 
 // Collective. Carries the plan out. Outputs are committed if everything succeeded and discarded
-// otherwise, so a plan that saves runs once. The plan must outlive the values.
+// otherwise, so a plan that saves runs once. The plan must outlive the values. plan: NULL on ranks
+// that got none.
 // Fails: MMUL_ERR_WRONG (a block stayed wrong after it was recomputed), MMUL_ERR_UNAVAILABLE (a
 // device failed and no_fallback is set), MMUL_ERR_IO, MMUL_ERR_DATA, MMUL_ERR_USAGE (a plan for
 // other ranks, or one with outputs that are already written), MMUL_ERR_SYSTEM. After a failure

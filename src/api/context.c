@@ -100,6 +100,9 @@ void mmul_context_destroy(struct mmul_context *context) {
     if (context->node != NULL)
         drop_programs(context->node);
     mmul_node_context_destroy(context->node);
+    if (context->alone != NULL)
+        drop_programs(context->alone);
+    mmul_node_context_destroy(context->alone);
     drop_programs(context);
     mmul_job_status_destroy(context);
     mmul_device_usage_destroy(context->device_usage);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "exec/job/node_programs.h"
 #include "exec/job/program.h"
+#include "exec/job/root_programs.h"
 #include "exec/memory/held.h"
 #include "io/shard_folder.h"
 #include "io/shard_set.h"
@@ -254,15 +255,15 @@ void mmul_context_release(struct mmul_context *context, int64_t held) {
     mmul_held_release(context, held);
 }
 
-// Collective. Reads this rank's options; NULL: defaults.
-static enum mmul_status read_job(const struct mmul_context *context,
-                                 const struct mmul_program_options *options, struct mmul_job *job,
+// Reads options; NULL: defaults. Local; agree afterwards.
+static enum mmul_status read_job(const struct mmul_program_options *options, struct mmul_job *job,
                                  struct mmul_error *err) {
     struct mmul_program_options all = {0};
     enum mmul_status status = MMUL_OK;
     if (options != NULL)
         status = MMUL_OPTIONS_COPY(mmul_program_options, options, &all, err);
     *job = (struct mmul_job){.weights = all.weights,
+                             .may_run_on_root = all.may_run_on_root,
                              .options = {.split = all.split,
                                          .split_rule = all.split_rule,
                                          .is_only_predicted = all.only_planned,
@@ -285,7 +286,7 @@ static enum mmul_status read_job(const struct mmul_context *context,
                                        .arrived_context = all.arrived_context,
                                        .accept = all.accept,
                                        .accept_context = all.accept_context}};
-    return mmul_comm_agree(context->comm, status, err);
+    return status;
 }
 
 enum mmul_status mmul_program_plan_create(struct mmul_context *context,
@@ -293,19 +294,18 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                           const struct mmul_program_options *options,
                                           struct mmul_program_plan **plan, struct mmul_error *err) {
     struct mmul_job job;
-    enum mmul_status status = read_job(context, options, &job, err);
-    if (status != MMUL_OK)
-        return status;
-    if (context->comm->rank != 0)
+    const enum mmul_status status = read_job(options, &job, err);
+    if (context->comm->rank != 0) // root's options count; a rank's notice is its own
         job =
             (struct mmul_job){.calls = {.notice = job.calls.notice, .context = job.calls.context}};
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
-    return mmul_program_prepare(context, program, &job, plan, err);
+    return mmul_root_programs_plan(context, program, &job, status, plan, err);
 }
 
 enum mmul_status mmul_program_run(struct mmul_context *context, struct mmul_program_plan *plan,
                                   struct mmul_values **values, struct mmul_error *err) {
-    return mmul_program_execute(context, plan, values, err);
+    return plan == NULL || plan->is_on_root ? mmul_root_programs_run(context, plan, values, err)
+                                            : mmul_program_execute(context, plan, values, err);
 }
 
 const char *mmul_program_plan_placement(const struct mmul_program_plan *plan, int value,
@@ -315,6 +315,10 @@ const char *mmul_program_plan_placement(const struct mmul_program_plan *plan, in
     if (place < 0)
         return mmul_placement_name(MMUL_PLACE_FILE);
     *kind = plan->places[place].placement.kind;
+    if (plan->is_on_root) {
+        snprintf(text, 96, "rank 0");
+        return text;
+    }
     return mmul_placement_format(&plan->places[place].placement, text);
 }
 
@@ -403,7 +407,7 @@ enum mmul_status mmul_apart_begin(struct mmul_context *context,
                                   const struct mmul_program_options *options,
                                   struct mmul_apart_node *nodes, struct mmul_error *err) {
     struct mmul_job job;
-    enum mmul_status status = read_job(context, options, &job, err);
+    enum mmul_status status = mmul_comm_agree(context->comm, read_job(options, &job, err), err);
     return status == MMUL_OK ? mmul_node_programs_open(context, &job, nodes, err) : status;
 }
 
@@ -412,6 +416,6 @@ enum mmul_status mmul_apart_run(struct mmul_context *context,
                                 const struct mmul_program_options *options,
                                 struct mmul_error *err) {
     struct mmul_job job;
-    enum mmul_status status = read_job(context, options, &job, err);
+    enum mmul_status status = mmul_comm_agree(context->comm, read_job(options, &job, err), err);
     return status == MMUL_OK ? mmul_node_programs_run(context, programs, &job, err) : status;
 }

@@ -42,9 +42,9 @@ static bool fits_held(const struct mmul_context *context, const struct mmul_prog
         program->kept[o->kept].held == 0)
         return false;
     const struct mmul_held_info info = mmul_held_info(context, held);
-    return mmul_shape_equal(info.shape, o->shape) && info.kind == o->requested_placement &&
-           info.dtype == o->dtype && info.is_integer == o->is_integer &&
-           info.has_open_type == o->has_open_type &&
+    // The placement may differ: the next plan takes the value as it lies (mmul_program_prepare).
+    return mmul_shape_equal(info.shape, o->shape) && info.dtype == o->dtype &&
+           info.is_integer == o->is_integer && info.has_open_type == o->has_open_type &&
            info.is_exact_in_both_types == o->is_exact_in_both_types && info.is_bool == o->is_bool &&
            info.group_is_requested == o->group_is_requested &&
            fits_group(program, o, info.rank_group);

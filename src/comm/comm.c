@@ -188,6 +188,10 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
     return status;
 }
 
+enum mmul_status mmul_comm_create_alone(struct mmul_comm **comm, struct mmul_error *err) {
+    return mmul_comm_create(MPI_COMM_SELF, comm, err);
+}
+
 void mmul_traffic_comms_free(struct mmul_traffic_comms *directions) {
     if (directions->outward != MPI_COMM_NULL)
         MPI_Comm_free(&directions->outward);

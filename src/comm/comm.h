@@ -43,6 +43,9 @@ struct mmul_comm {
 // Collective over `parent`, which is duplicated.
 enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm, struct mmul_error *err);
 
+// Creates communicators of this rank alone. Local.
+enum mmul_status mmul_comm_create_alone(struct mmul_comm **comm, struct mmul_error *err);
+
 // Collective over world.
 void mmul_comm_destroy(struct mmul_comm *comm);
 

@@ -389,13 +389,17 @@ mm.persist(y)
 if mm.rank() == 0:
     print(y._repr_html_())
     print((y + 1)._repr_html_())
+large = mm.persist(mm.place(mm.generate((600, 600)), "rows"))
+if mm.rank() == 0:
+    print(large._repr_html_())
 END
     run timeout 60 mpirun -q -n 2 "$PYTHON" alone.py
     [ "$status" -eq 0 ]
     diff - <(sort <<< "$output") << 'END'
 <div><b>Value</b> 4 &times; 2, float64, not computed yet</div>
 <div><b>Value</b> 4 &times; 2, float64, rank 0 knows the state of the computation</div>
-<div><b>Value</b> 4 &times; 2, float64, stays on the ranks, rows 0 2 4 of 2 ranks</div>
+<div><b>Value</b> 4 &times; 2, float64, stays on rank 0</div>
+<div><b>Value</b> 600 &times; 600, float32, stays on the ranks, rows 0 300 600 of 2 ranks</div>
 END
 }
 

@@ -260,3 +260,64 @@ END
     [ "$status" -eq 0 ]
     expect_only_files again.py y.npy
 }
+
+@test "small programs run on root alone, and all ranks read their values where a program needs them" {
+    cat > small.py << 'END'
+import sys
+import numpy as np
+import mpimatmul as mm
+rng = np.random.default_rng(3)
+X, W = rng.integers(-4, 5, (37, 19)).astype("f4"), rng.integers(-4, 5, (19, 11)).astype("f4")
+index = np.array([[5, 0, 18]])
+weight = mm.persist(mm.relu(mm.array(W)))
+rows, mask = mm.persist(mm.argsort(mm.array(-index)))[0], mm.persist(mm.array(W) > 0)
+product = mm.persist(mm.place(mm.array(X), "rows") @ mm.where(mask, weight, -1.0))
+expected = X @ np.where(W > 0, W, -1)
+turned = mm.place(weight[rows], "rows").numpy()
+twice = (weight * 2).numpy()  # on root again
+del weight, mask
+later = mm.persist(product + 1)
+if mm.rank() == 0:
+    print(np.array_equal(product.numpy(), expected), np.array_equal(turned, np.maximum(W, 0)[[2, 0, 1]]),
+          np.array_equal(twice, 2 * np.maximum(W, 0)))
+else:
+    product.numpy()
+try:
+    mm.array(X)[mm.array(np.array([40]))].numpy()
+except mm.Error as error:
+    sys.stdout.write(f"{mm.rank()} {error.status} {error}\n")
+model = mm.nn.Sequential(mm.nn.Linear(19, 7), mm.relu, mm.nn.Linear(7, 3))
+model.load_state_dict({"0.weight": W.T[:7].copy(), "0.bias": W[:1, :7].copy(), "2.weight": W[:3, :7].copy(),
+                       "2.bias": W[4:5, :3].copy()})
+optimizer = mm.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+@mm.compile
+def step(x, y):
+    loss = mm.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+losses = [step(X[i:i + 8], np.arange(8) % 3) for i in range(9)]
+digits = " ".join(loss.item().hex() for loss in losses)
+if mm.rank() == 0:
+    print(f"{product.placement.split()[0]}, then {losses[-1].placement}" if mm.size() > 1 else "")
+    print(digits)
+END
+    export OPENBLAS_NUM_THREADS=1
+    ranks_of 1 small.py
+    digits=$(tail -n 1 <<< "$output")
+    [ "$(wc -w <<< "$digits")" -eq 9 ]
+    for ranks in 1 2 3; do
+        ranks_of "$ranks" small.py
+        told="65 cannot read row 40 of 'array of small.py:21', which has 37 rows"
+        diff <({
+            for ((rank = 0; rank < ranks; rank++)); do echo "$rank $told"; done
+            printf '%s\n' "True True True" "$([ "$ranks" = 1 ] || echo 'rows, then rank 0')" "$digits"
+        } | sort) <(sort <<< "$output")
+        [ "$status$stderr" = 0 ]
+    done
+}

@@ -261,7 +261,7 @@ enum mmul_status mmul_node_programs_run(struct mmul_context *context,
     struct mmul_program *program = NULL;
     enum mmul_status status = send_programs(context, programs, &delivery, err);
     if (status == MMUL_OK) {
-        mmul_node_context_lend_device(context);
+        mmul_node_context_lend_device(context, node);
         status = node->comm->rank == 0
                      ? unpack_program(node, &delivery, delivery.sizes[context->comm->rank],
                                       &program, err)
@@ -269,7 +269,7 @@ enum mmul_status mmul_node_programs_run(struct mmul_context *context,
         status = mmul_comm_agree(node->comm, status, err);
         if (status == MMUL_OK)
             status = run_node_program(node, program, job, err);
-        mmul_node_context_return_device(context);
+        mmul_node_context_return_device(context, node);
         status = mmul_comm_agree(context->comm, status, err);
     }
     if (status != MMUL_OK)

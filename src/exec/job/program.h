@@ -10,7 +10,8 @@
 
 // Options and callbacks of a program. The callbacks are each rank's own, the rest is root's.
 struct mmul_job {
-    const char *weights; // NULL: auto
+    const char *weights;  // NULL: auto
+    bool may_run_on_root; // exec/job/root_programs.h
     struct mmul_job_options options;
     struct mmul_job_calls calls;
 };

@@ -154,15 +154,17 @@ static double held_elements_of(const struct mmul_program *program) {
 }
 
 // Returns how long to measure speeds. A brief measurement takes a tenth of a second, so a program
-// shorter than that uses known speeds. So does a CPU that runs alone and shares with no rank. A
-// card alone is measured, because it may hang and its time limit follows from its speed. A program
-// that holds much data may measure for a second.
+// shorter than that uses known speeds. So does a CPU that runs alone and shares with no rank, and
+// root when it tries to run a program that all ranks may run. A card alone is measured, because it
+// may hang and its time limit follows from its speed. A program that holds much data may measure
+// for a second.
 static enum mmul_calibration_depth choose_depth(const struct mmul_context *context,
                                                 const struct mmul_program *program,
                                                 const struct mmul_job *job) {
     static const double enough_flops = 2e9, enough_held = 1 << 20;
     const bool is_alone = context->comm->size == 1 && mmul_device_can_borrow(context->device);
-    if (job->options.reproducible || (is_alone && !job->options.is_only_predicted))
+    if (job->options.reproducible || (is_alone && !job->options.is_only_predicted) ||
+        mmul_context_is_of_root(context))
         return MMUL_CALIBRATE_STORED;
     return held_elements_of(program) >= enough_held ? MMUL_CALIBRATE_LONG
            : work_of(program).flops >= enough_flops ? MMUL_CALIBRATE_BRIEF
@@ -468,6 +470,17 @@ static enum mmul_status choose_plan(struct mmul_context *context,
     return status;
 }
 
+// Sets the placements of the held values that the program reads. They may have changed since it was
+// built, because root alone and all ranks may hold copies of a value.
+static void find_placements(const struct mmul_context *context, struct mmul_program *program) {
+    for (int i = 0; i < program->operation_count; i++) {
+        struct mmul_operation *o = &program->operations[i];
+        if (o->kind == MMUL_LOAD_PERSISTENT && program->kept[o->kept].held > 0)
+            o->requested_placement =
+                mmul_held_info(context, mmul_held_find(context, program->kept[o->kept].held)).kind;
+    }
+}
+
 enum mmul_status mmul_program_prepare(struct mmul_context *context,
                                       const struct mmul_program *program,
                                       const struct mmul_job *job, struct mmul_program_plan **plan,
@@ -491,6 +504,8 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     }
     if (status == MMUL_OK && copy->persistent_count > 0)
         status = mmul_persistent_find_sets(context, copy, err);
+    if (status == MMUL_OK)
+        find_placements(context, copy);
     if (status == MMUL_OK && comm->rank == 0)
         key = mmul_plan_key(context, copy, job);
     if (status == MMUL_OK)
@@ -502,6 +517,8 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         return MMUL_OK;
     }
     mmul_segment_cache_clear(context); // other plans may use all memory
+    if (context->alone != NULL)
+        mmul_segment_cache_clear(context->alone);
     if (status == MMUL_OK) {
         const struct mmul_calibrate_options options = {.depth = facts.measures,
                                                        .types = types_of(copy),

@@ -58,9 +58,21 @@ const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64
     const struct mmul_held *held = find_in_list(context->held, number), *other = NULL;
     if (held == NULL && context->node != NULL)
         other = find_in_list(context->node->held, number);
+    if (held == NULL && context->alone != NULL)
+        held = find_in_list(context->alone->held, number);
     if (held == NULL && context->whole != NULL)
         other = find_in_list(context->whole->held, number);
     return other != NULL && other->info.kind == MMUL_PLACE_REPLICATE ? other : held;
+}
+
+const struct mmul_held *mmul_held_find_on_root(const struct mmul_context *context, int64_t number) {
+    return context->alone != NULL && find_in_list(context->held, number) == NULL
+               ? find_in_list(context->alone->held, number)
+               : NULL;
+}
+
+const void *mmul_held_data(const struct mmul_held *held) {
+    return held->parts[0];
 }
 
 struct mmul_held_info mmul_held_info(const struct mmul_context *context,
@@ -222,7 +234,7 @@ static enum mmul_status register_held(struct mmul_context *context, const struct
     }
     made->segment = segment;
     made->ranks = ranks;
-    made->is_apart = context->whole != NULL;
+    made->is_apart = context->whole != NULL && !mmul_context_is_of_root(context);
     segment->users++;
     made->next = context->held;
     context->held = made;
@@ -260,6 +272,8 @@ void mmul_held_release(struct mmul_context *context, int64_t number) {
     }
     if (context->node != NULL)
         mmul_held_release(context->node, number);
+    if (context->alone != NULL)
+        mmul_held_release(context->alone, number);
 }
 
 enum mmul_status mmul_held_list_released(const struct mmul_context *context, int64_t **numbers,

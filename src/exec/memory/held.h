@@ -16,9 +16,15 @@ struct mmul_held_segment; // the memory that holds the values of one run
 int64_t mmul_held_next_number(void);
 
 // Returns the held value of that number; NULL: none, or released. In the context of the whole
-// cluster it also finds values that each node holds separately. In a node's context it also finds
-// replicated values of the whole (exec/setup/node_context.h).
+// cluster it also finds values that each node holds separately, and those that root holds alone. In
+// the context of a node or of root alone it also finds replicated values of the whole
+// (exec/setup/node_context.h).
 const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64_t number);
+
+// Returns the held value of that number if root alone holds it; NULL: no, or all ranks have it,
+// too. context: of the whole cluster. data: the elements of such a value, row-major in its type.
+const struct mmul_held *mmul_held_find_on_root(const struct mmul_context *context, int64_t number);
+const void *mmul_held_data(const struct mmul_held *held);
 
 // Description of a held value for a program that reads it. Values that nodes hold separately are
 // summands in the context of the whole: each rank's summand is the value on its node.

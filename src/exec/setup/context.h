@@ -53,14 +53,24 @@ struct mmul_context {
     // owned, node context: last message from root, and on root the last one to each node
     // (exec/job/node_programs.c)
     struct mmul_packed_program *packed_programs;
-    const struct mmul_context *whole; // node context: the context that it is part of; else NULL
-    char *shard_folder;               // owned: this rank's folder for sets of shards
+    // owned, root: context of root alone (exec/setup/node_context.h); NULL: not created
+    struct mmul_context *alone;
+    // node context, root's context: the context that it is part of; else NULL
+    const struct mmul_context *whole;
+    // root: measured time of the messages of a program of all ranks; 0: not measured
+    double message_seconds;
+    char *shard_folder;        // owned: this rank's folder for sets of shards
     char *shard_folders;       // owned: folders of all ranks, concatenated; NULL: not collected yet
     struct mmul_text warnings; // warnings of this rank, one line each
     struct mmul_text all_warnings; // root: of all ranks at creation, one line each
     const char **warning_lines;    // root, owned: pointers into all_warnings
     int warning_count;
 };
+
+// Returns true for the context of root alone.
+static inline bool mmul_context_is_of_root(const struct mmul_context *context) {
+    return context->whole != NULL && context->whole->alone == context;
+}
 
 // Adds a warning of this rank, which becomes a line of the report. Only the program prints it.
 void mmul_context_warn(struct mmul_context *context, const char *format, ...)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Context of one node: its ranks compute apart from those of other nodes. It shares device and
-// warnings with the whole context, so only one of the two computes at a time.
+// Contexts of a part of the ranks: of one node, or of root alone. They compute apart from the other
+// ranks. A part shares device and warnings with the whole context, so only one of the two computes
+// at a time.
 #pragma once
 
 #include "exec/setup/context.h"
@@ -11,10 +12,13 @@
 enum mmul_status mmul_node_context_create(struct mmul_context *whole, const double *weights,
                                           struct mmul_error *err);
 
-// Local. Enter lends the node context the device and copies the present state of its ranks. Leave
-// takes the device back, which may be another one by then.
-void mmul_node_context_lend_device(struct mmul_context *whole);
-void mmul_node_context_return_device(struct mmul_context *whole);
+// Creates whole->alone. Local, on root, once. Fails with MMUL_ERR_SYSTEM (memory, MPI).
+enum mmul_status mmul_root_context_create(struct mmul_context *whole, struct mmul_error *err);
 
-// Destroys the node's comm and cluster. All else belongs to its user. NULL is allowed.
+// Local. Enter lends the part (node or root's context) the device and copies the present state of
+// its ranks. Leave takes the device back, which may be another one by then.
+void mmul_node_context_lend_device(struct mmul_context *whole, struct mmul_context *part);
+void mmul_node_context_return_device(struct mmul_context *whole, struct mmul_context *part);
+
+// Destroys the part's comm and cluster. All else belongs to its user. NULL is allowed.
 void mmul_node_context_destroy(struct mmul_context *node);

@@ -27,14 +27,14 @@ def _describe_location(v):
     if rank != 0:
         yield "rank 0 knows the state of the computation"
     elif v.held is not None:
-        yield f"stays on the rank{'' if size == 1 else 's'}"
+        yield f"stays on {'rank 0' if v.placement == 'rank 0' else 'the rank' if size == 1 else 'the ranks'}"
     elif v.is_computed and (v.corner is not None or not v.operands):
         yield taken
     elif v.is_computed:
         yield "computed as an intermediate value, and not kept"
     else:
         yield f"not {taken} yet"
-    if v.placement not in (None, "file") and (v.held is not None or v.corner is not None):
+    if v.placement not in (None, "file", "rank 0") and (v.held is not None or v.corner is not None):
         yield f"{v.placement}{'' if size == 1 else f' of {size} ranks'}"
 
 

@@ -104,7 +104,10 @@ class ProgramOptions(c.Structure):
     _fields_ = [("struct_bytes", c.c_size_t), ("weights", c.c_char_p), ("keep_values", c.c_bool), ("io", c.c_int),
                 ("no_verify", c.c_bool), ("no_fallback", c.c_bool), ("device_timeout_seconds", c.c_double),
                 ("verify_seed", c.c_uint64), ("notice", c.c_void_p), ("notice_context", c.c_void_p),
-                ("accept", c.c_void_p), ("accept_context", c.c_void_p), ("record", c.c_bool)]
+                ("accept", c.c_void_p), ("accept_context", c.c_void_p), ("record", c.c_bool),
+                ("memory_limit_bytes", c.c_int64), ("device_memory_limit_bytes", c.c_int64), ("tail", c.c_int),
+                ("tail_share", c.c_double), ("reproducible", c.c_bool), ("arrived", c.c_void_p),
+                ("arrived_context", c.c_void_p), ("progress", c.c_void_p), ("may_run_on_root", c.c_bool)]
 
 
 class LocalPart(c.Structure):
@@ -287,7 +290,7 @@ def text_of(call, *arguments):
 
 
 def placement(values, number):
-    """Returns the placement of a value after its program has run, as "rows 0 32 64"."""
+    """Returns the placement of a value after its program has run, as "rows 0 32 64". "rank 0": it is on root alone."""
     room = c.create_string_buffer(96)
     return library.mmul_values_placement(values, number, c.byref(c.c_int()), room).decode()
 

@@ -45,7 +45,7 @@ class Expression:
         self.stored = _stored_of(operands) if operands else stored
         self.signal = current_signal()
         self.place = _caller.place()
-        self.placement = None  # root: placement when last held or fetched, as "rows 0 32 64"
+        self.placement = None  # root: placement when last held or fetched, as "rows 0 32 64", or "rank 0"
         # Root: `is_computed` after a program computed the value or a later one; `held` is the
         # number under which the ranks hold it; `crossed` are gradients that pass through it and so
         # need its operands; `gradients` is the group of gradients it belongs to.
@@ -201,7 +201,7 @@ def program_options(keep=False):
     """Returns the program options chosen with `init`."""
     weights = OPTIONS["weights"]
     return lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep,
-                     record=OPTIONS["record"])
+                     record=OPTIONS["record"], may_run_on_root=True)
 
 
 class Program(Building):
