@@ -1187,7 +1187,7 @@ struct mmul_parameters {
 // An elementwise operation of mmul_program_apply.
 struct mmul_element_info {
     const char *name;
-    const char *help; // of a function of one value: "The sine" of every element; NULL: none
+    const char *help; // "The sine" (of every element); NULL if it has more than one operand
     int operands;
     bool has_gradient;
 };

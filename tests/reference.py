@@ -239,8 +239,8 @@ def _erf(x):
 
 
 def plain_erfinv(x):
-    """The inverse of erf, of a number: the standard library's quantile of the normal distribution, and
-    Newton's method, as that quantile is of (1 - x) / 2, which has few digits of a small x."""
+    """Computes the inverse of erf of a number. The standard library's quantile of the normal distribution
+    is of (1 - x) / 2, which has few digits of a small x. Newton's method adds them."""
     size = abs(x)
     if not size < 1:
         return math.copysign(math.inf, x) if size == 1 else math.nan

@@ -36,7 +36,7 @@ struct mmul_opencl_sums_state {
 struct mmul_opencl {
     cl_device_id device; // borrowed from the driver
     cl_context context;
-    struct mmul_opencl_queues order; // its queues
+    struct mmul_opencl_queues order; // queues of the device
     cl_program program;              // NULL until the kernels are needed, like the five below
     cl_kernel widen_float16, widen_bfloat16;
     size_t widen_group; // work-items of a group

@@ -268,8 +268,8 @@ for owner in owners:
         if not name.startswith("_") and name != "args" and not inspect.getdoc(inspect.getattr_static(owner, name)):
             print(owner, name)
 methods = "T all amax amin any argmax argmin argsort backward clip cumsum current diag dtype flatten flip grad " \
-          "item local logsumexp max maximum mean min minimum ndim norm numpy outer permute prod repeat requires_grad reshape " \
-          "softmax sort std sum take tile tolist topk transpose tril triu var where round".split()
+          "item local logsumexp max maximum mean min minimum ndim norm numpy outer permute prod repeat " \
+          "requires_grad reshape softmax sort std sum take tile tolist topk transpose tril triu var where round".split()
 methods += mm._elements.FUNCTIONS  # of elements: the list of the library
 assert {"exp", "log1p", "tanh", "sign", "isnan"} < set(methods) < set(dir(mm.Value))
 assert [n for n in dir(mm.Value) if not n.startswith("_")] == sorted(methods), dir(mm.Value)'

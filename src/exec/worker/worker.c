@@ -118,7 +118,7 @@ struct pending {
 struct job {
     struct mmul_worker *worker;
     const struct mmul_product *p;
-    int64_t extra_device_bytes; // of mmul_worker_multiply_absent
+    int64_t extra_device_bytes; // argument of mmul_worker_multiply_absent
     struct source a, b, c;
     struct way ways[SIDES];
     int64_t tiles;              // tiles of C before the present one

@@ -20,10 +20,10 @@ from ._functions import (all, any, diag, einsum, eye, flip, linspace, normal, ou
                          tril, triu, uniform)
 from ._library import Error
 from ._learning import add_at, binary_cross_entropy, cross_entropy, dropout, grad, loop, mse, one_hot, stop_gradient
-from ._operations import (ELEMENTS as _elementwise, amax, amin, arange, argmax, argmin, argsort, assert_close, attention,
-                          clip, concat, cumsum, flatten, gelu, layer_norm, linear, logsumexp, max, maximum, mean, min,
-                          minimum, norm, normalize, ones, permute, place, print, reshape, rms_norm, rope, softmax,
-                          sort, std, sum, take, topk, transpose, var, where, zeros)
+from ._operations import (ELEMENTS as _elementwise, amax, amin, arange, argmax, argmin, argsort, assert_close,
+                          attention, clip, concat, cumsum, flatten, gelu, layer_norm, linear, logsumexp, max, maximum,
+                          mean, min, minimum, norm, normalize, ones, permute, place, print, reshape, rms_norm, rope,
+                          softmax, sort, std, sum, take, topk, transpose, var, where, zeros)
 from ._placements import signal
 from ._states import keep, load_file, save_file
 from ._texts import decode, encode, tokens
