@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Reference of the operations: plain loops in double over the values of a trial. They compute one
-// element of the result at a time from the definition, without the library.
+// element of the result at a time from the definition. All but the elementwise ones are written
+// without the library.
 #pragma once
 
+#include "model/elements.h"
 #include "model/program.h"
 #include "trial.h"
 
@@ -20,65 +22,12 @@ static bool is_called(const struct mmul_call *c, const char *name) {
 
 // -------------------------------------------------------------------------------------- elements
 
-static double loop_erf_gelu(double x) {
-    return x * 0.5 * erfc(-x / sqrt(2));
-}
-
-static double loop_unary(const struct mmul_call *c, double x) {
-    return is_called(c, "neg")       ? -x
-           : is_called(c, "exp")     ? exp(x)
-           : is_called(c, "log")     ? log(x)
-           : is_called(c, "log1p")   ? log1p(x)
-           : is_called(c, "sqrt")    ? sqrt(x)
-           : is_called(c, "rsqrt")   ? pow(x, -0.5)
-           : is_called(c, "abs")     ? fabs(x)
-           : is_called(c, "relu")    ? fmax(x, 0)
-           : is_called(c, "sigmoid") ? 1 / (1 + exp(-x))
-           : is_called(c, "tanh")    ? tanh(x)
-           : is_called(c, "silu")    ? x / (1 + exp(-x))
-           : is_called(c, "sin")     ? sin(x)
-           : is_called(c, "cos")     ? cos(x)
-           : is_called(c, "erf")     ? 1 - erfc(x)
-           : is_called(c, "arctan")  ? atan2(x, 1)
-           : is_called(c, "expm1")   ? expm1(x)
-           : is_called(c, "floor")   ? floor(x)
-           : is_called(c, "round")   ? nearbyint(x)
-           : is_called(c, "gelu")
-               ? loop_erf_gelu(x)
-               : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-}
-
-// Returns the derivative; 1 - sigmoid(x) is computed as sigmoid(-x).
-static double loop_slope(const struct mmul_call *c, double x) {
-    const double s = 1 / (1 + exp(-x)), density = exp(-x * x / 2) / 2.5066282746310002;
-    const double u = 1.5957691216057308 * (x + 0.044715 * x * x * x);
-    if (is_called(c, "silu_backward"))
-        return s + x * s / (1 + exp(x));
-    if (is_called(c, "gelu_backward"))
-        return erfc(-x / sqrt(2)) / 2 + x * density;
-    return 1 / (1 + exp(-u)) +
-           x / ((1 + exp(-u)) * (1 + exp(u))) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
-}
-
-static double loop_binary(const struct mmul_call *c, double x, double y) {
-    return is_called(c, "add")                 ? x + y
-           : is_called(c, "subtract")          ? x - y
-           : is_called(c, "multiply")          ? x * y
-           : is_called(c, "divide")            ? x / y
-           : is_called(c, "multiply_backward") ? (x == 0 ? 0 : x * y)
-           : is_called(c, "divide_backward")   ? (x == 0 ? 0 : x / y)
-           : is_called(c, "floor_divide")      ? (y == 0 ? x / y : floor(x / y))
-           : is_called(c, "remainder")         ? (y == 0 ? NAN : x - floor(x / y) * y)
-           : is_called(c, "power")             ? pow(x, y)
-           : is_called(c, "maximum")           ? (x > y ? x : y)
-           : is_called(c, "minimum")           ? (x < y ? x : y)
-           : is_called(c, "equal")             ? x == y
-           : is_called(c, "not_equal")         ? x != y
-           : is_called(c, "less")              ? x < y
-           : is_called(c, "less_equal")        ? x <= y
-           : is_called(c, "greater")           ? x > y
-           : is_called(c, "greater_equal")     ? x >= y
-                                               : loop_slope(c, x) * y;
+// Computes an elementwise operation by its formula in model/operations.def. map_numpy.py compares
+// these formulas with numpy.
+static double apply_formula(const struct mmul_call *c, double x, double y) {
+    enum mmul_operation_kind kind;
+    (void)mmul_operation_find(c->operation, &kind);
+    return c->operand_count == 2 ? mmul_element_of_two(kind, x, y) : mmul_element_of_one(kind, x);
 }
 
 // ------------------------------------------------------------------------------------------ rows
@@ -402,7 +351,7 @@ static double loop_element(const struct trial *t, const struct mmul_call *c, con
     double x = element_of(t, c, 0, n), y = c->operand_count > 1 ? element_of(t, c, 1, n) : 0;
     if (is_called(c, "where"))
         return x != 0 ? y : element_of(t, c, 2, n);
-    return c->operand_count == 2 ? loop_binary(c, x, y) : loop_unary(c, x);
+    return apply_formula(c, x, y);
 }
 
 // Adds the operation of this name. If a name stands for a composite (model/composite.h),
