@@ -220,9 +220,11 @@ struct mmul_program_options {
     enum mmul_split_rule split_rule;
     bool only_planned; // no run follows: speeds are measured for the prediction alone, too
     // Root alone may plan and run the program, if the other ranks would cost more than they gain.
-    // They then get NULL for the plan and the values. Values that such a program holds are root's
-    // alone until a program of all ranks reads them. Small programs that read them run on root
-    // alone, too, with or without this option.
+    // They then get NULL for the plan and the values, which only mmul_program_run,
+    // mmul_program_plan_product and the destroy functions accept. Values that such a program holds
+    // are root's alone until a program of all ranks reads them. Small programs that read them run
+    // on root alone, too, with or without this option. Programs with weights, kept sets,
+    // placements, keep_values, record or reproducible run on all ranks.
     bool may_run_on_root;
 };
 
@@ -237,13 +239,13 @@ MMUL_API enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                                    struct mmul_error *err);
 
 // Returns the plan of a program that is one product from files to a file (mmul_program_product), as
-// mmul_plan_print and mmul_plan_json take it; NULL: the program is another one. Lives as long as
-// the program's plan. Local.
+// mmul_plan_print and mmul_plan_json take it. Returns NULL for any other program, and for plan
+// NULL. Lives as long as the program's plan. Local.
 MMUL_API const struct mmul_plan *mmul_program_plan_product(struct mmul_program_plan *plan);
 
 // Collective. Carries the plan out. Outputs are committed if everything succeeded and discarded
 // otherwise, so a plan that saves runs once. The plan must outlive the values. plan: NULL on ranks
-// that got none.
+// that got none; *values is then NULL, too.
 // Fails: MMUL_ERR_WRONG (a block stayed wrong after it was recomputed), MMUL_ERR_UNAVAILABLE (a
 // device failed and no_fallback is set), MMUL_ERR_IO, MMUL_ERR_DATA, MMUL_ERR_USAGE (a plan for
 // other ranks, or one with outputs that are already written), MMUL_ERR_SYSTEM. After a failure

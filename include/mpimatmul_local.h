@@ -1184,7 +1184,8 @@ struct mmul_parameters {
     struct mmul_shape shape;
 };
 
-// An elementwise operation of mmul_program_apply.
+// An elementwise operation of mmul_program_apply; those of gradients (names end in _backward) are
+// among them. The texts are the library's and live as long.
 struct mmul_element_info {
     const char *name;
     const char *help; // "The sine" (of every element); NULL if it has more than one operand
@@ -1256,10 +1257,10 @@ MMUL_API void mmul_program_use_float32(struct mmul_program *program);
 MMUL_API enum mmul_status mmul_program_matmul(struct mmul_program *program, int a, int b,
                                               const char *name, int *value, struct mmul_error *err);
 
-// Adds C = alpha op(A) op(B) + beta C_in of root's matrices, and their loads. Of args only these
-// and `compute` are read. The matrices are borrowed until the program has run. C goes to a file as
-// it is computed: the program may save it, and has no other operations. Fails also with
-// MMUL_ERR_USAGE (a factor that is not finite).
+// Adds C = alpha op(A) op(B) + beta C_in of root's matrices, and their loads. Local. Reads only
+// these members of args, and `compute`. The matrices are borrowed until the program has run. C goes
+// to a file as it is computed: the program may save it, and must have no other operations. Fails
+// with MMUL_ERR_DATA (shapes), MMUL_ERR_USAGE (a factor that is not finite), MMUL_ERR_SYSTEM.
 MMUL_API enum mmul_status mmul_program_product(struct mmul_program *program,
                                                const struct mmul_matmul *args, int *value,
                                                struct mmul_error *err);
@@ -1338,7 +1339,8 @@ MMUL_API const char *mmul_placements_unused(const struct mmul_placements *placem
 
 // Writes x to an output of root's of the same shape (MMUL_ERR_DATA). mmul_program_run consumes the
 // output; it stays the caller's if that is not reached. An output is for one value
-// (MMUL_ERR_USAGE). output NULL: for a plan alone, which assumes a file that root writes itself.
+// (MMUL_ERR_USAGE). output NULL: for a plan alone, which cannot run and
+// assumes a file that root writes itself.
 MMUL_API enum mmul_status mmul_program_save(struct mmul_program *program, int x,
                                             struct mmul_output *output, struct mmul_error *err);
 

@@ -48,8 +48,8 @@ static enum mmul_status simulate(const struct call *call, struct mmul_error *err
     return status;
 }
 
-// Saves the result as mul -o C.bin would, where the operands or --dtype give the type. Of .bin and
-// .npy files root's node computes those of the type of the arithmetic in place.
+// Saves the result as mul -o C.bin would, where the operands or --dtype give the type. Root's
+// node computes into a .bin or .npy file in place if its type is that of the arithmetic.
 static enum mmul_status expect_output(const struct call *call, struct operands *operands,
                                       struct mmul_output **output, struct mmul_error *err) {
     const struct mmul_program *program = operands->program;

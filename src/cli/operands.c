@@ -128,7 +128,8 @@ enum mmul_status mmul_operands_open(const struct call *call, struct mmul_inputs 
     if (status == MMUL_OK)
         print_conversions(call, operands);
     // An explicit 0 is intended. A missing --beta may be a mistake: the bias is not added.
-    if (c_in != NULL && call->options.values[OPT_BETA].source == OPTION_DEFAULT)
+    if (status == MMUL_OK && c_in != NULL &&
+        call->options.values[OPT_BETA].source == OPTION_DEFAULT)
         mmul_print_data_warning(call, "'%s' is ignored: --beta is 0 by default, --beta 1 adds it",
                                 c_in);
     return status;

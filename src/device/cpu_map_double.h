@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The functions of cpu_map_float.h for double; functions of elements are the formulas of
-// model/operations.def. They are the C library's; in loops its vector functions are used where they
-// exist (glibc's libmvec: up to 4 units of the last place).
+// The functions of cpu_map_float.h for double. Functions of elements are the formulas of
+// model/operations.def; the others call the C library. In loops its vector functions are used where
+// they exist (glibc's libmvec: up to 4 units of the last place).
 #pragma once
 
 #include "device/cpu_map_float.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What stat says about a file: its identity and its times.
+// Identity and times of a file, from stat.
 #pragma once
 
 #include <stdbool.h>

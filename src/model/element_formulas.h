@@ -30,7 +30,7 @@ MMUL_FORMULA mmul_finite_below(FORMULA_REAL x) {
 // 0.5 x (1 + erf(x / sqrt 2)): Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016. 1 + erf z is
 // computed as erfc(-z), which does not cancel.
 MMUL_FORMULA mmul_gelu(FORMULA_REAL x) {
-    return mmul_finite_below(x) * erfc(-x / (FORMULA_REAL)1.41421356237309504880L) / 2;
+    return mmul_finite_below(x) / 2 * erfc(-x / (FORMULA_REAL)1.41421356237309504880L);
 }
 
 // The approximation of gelu from the same paper, torch's approximate="tanh". 0.5 (1 + tanh u) is

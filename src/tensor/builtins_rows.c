@@ -291,7 +291,8 @@ static int choose_order(const bool is_reduced[static MMUL_AXES_MOST],
 }
 
 // Reduces several axes, but not all, as one axis. The result has the axes of x, with size 1 where
-// they are reduced. Elements that tie for the largest share its gradient over all these axes.
+// they are reduced. If several elements are the largest, each gets an equal
+// part of the gradient, over all of these axes.
 static enum mmul_status reduce_merged(struct mmul_evaluator *e, const struct mmul_node *at,
                                       const char *operation, const struct mmul_object *x,
                                       const bool is_reduced[static MMUL_AXES_MOST],

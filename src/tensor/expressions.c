@@ -376,8 +376,9 @@ static enum mmul_status evaluate_kind(struct mmul_evaluator *e, const struct mmu
     case MMUL_NODE_FORMAT:
         return evaluate_format(e, node, result);
     case MMUL_NODE_CONSTANT:
-        *result = node->text[0] == 'N' ? (struct mmul_object){.kind = MMUL_OBJECT_NONE}
-                                       : mmul_object_from_bool(node->text[0] == 'T');
+        *result = mmul_object_from_bool(node->text[0] == 'T');
+        if (node->text[0] == 'N')
+            *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
         return MMUL_OK;
     case MMUL_NODE_NAME:
         return mmul_evaluator_read(e, node, result);

@@ -232,8 +232,8 @@ void mmul_script_print_loops(const struct mmul_script *script, const struct mmul
     }
     for (const struct mmul_unplanned_block *u = script->unplanned; u != NULL; u = u->next)
         fprintf(stream,
-                "if in line %d: its number is known in a run alone; the plan is without its block, "
-                "and with its else\n",
+                "line %d: the condition of this 'if' is known only in a run: "
+                "the plan takes its 'else'\n",
                 u->line);
     print_aparts(script, plan, stream);
 }

@@ -100,8 +100,8 @@ save("stop.npy", zeros((1, 1)) + stop)'
     program run e.py --check
     expect_status 0
     grep -q '^loop in line 4: up to 2000 turns of ' <<< "$output"
-    [ "$(grep '^if ' <<< "$output")" = \
-        "if in line 7: its number is known in a run alone; the plan is without its block, and with its else" ]
+    [ "$(grep '^line ' <<< "$output")" = \
+        "line 7: the condition of this 'if' is known only in a run: the plan takes its 'else'" ]
     ranks 2 run e.py --report r.json --log log --html page.html --metrics m.jsonl
     expect_status 0
     py -c 'import json; assert json.load(open("r.json"))["before"]["programs"] > 30'

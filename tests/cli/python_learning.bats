@@ -40,7 +40,7 @@ everywhere() {
 
 @test "DiLoCo equals the reference on one node, continues from its state, and reads values of every node" {
     everywhere 'apart ok' apart
-    everywhere "65 'parts' is split over several nodes, but each node needs all of it \
+    everywhere "65 'parts' is not on every node, but each node needs all of it \
 (x = mm.persist(mm.place(x, \"replicate\")), before the first step)
 64 a program for one node cannot read or write files
 1.1" apart_reads

@@ -34,7 +34,7 @@ END
 
 @test "an error in a script names the code to write instead" {
     everywhere words << 'END'
-AttributeError: module 'mpimatmul' has no attribute 'sofmax': did you mean 'softmax' or 'max'?
+AttributeError: module 'mpimatmul' has no attribute 'sofmax': did you mean 'softmax' or 'max' or 'amax'?
 AttributeError: module 'mpimatmul.optim' has no attribute 'adam': did you mean 'Adam' or 'AdamW'?
 AttributeError: module 'mpimatmul.nn' has no attribute 'LayerNorms': did you mean 'LayerNorm'?
 AttributeError: module 'mpimatmul.optim.lr_scheduler' has no attribute 'StepLr': did you mean 'StepLR' or

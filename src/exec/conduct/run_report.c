@@ -172,7 +172,7 @@ static int64_t bytes_read_in_place(const struct mmul_report *report,
                                    const struct mmul_schedule *schedule, int node) {
     const struct mmul_problem *p = &schedule->problem;
     unsigned maps = mmul_schedule_nodes(schedule)[node].maps;
-    // The split operand is the whole one of the other axis.
+    // A split along the other axis would make the split operand the whole one.
     const enum mmul_axis axis = schedule->axis, other = axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
     int64_t units = 0, bytes = 0;
     for (int i = 0; i < schedule->size; i++)

@@ -242,12 +242,8 @@ static enum mmul_status run_node_program(struct mmul_context *node,
     enum mmul_status status = mmul_program_prepare(node, program, &own, &plan, err);
     if (status == MMUL_OK)
         status = mmul_program_execute(node, plan, &values, err);
-    if (status == MMUL_OK) {
-        const char *const *lines = NULL;
-        const int count = mmul_report_warnings(values->report, &lines);
-        for (int i = 0; i < count; i++)
-            mmul_context_warn(node, "%s", lines[i]);
-    }
+    if (status == MMUL_OK)
+        mmul_context_warn_again(node, values->report);
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
     return status;

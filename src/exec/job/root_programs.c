@@ -16,8 +16,8 @@
 #include "io/matrix_file.h"
 #include "model/program.h"
 
-// Words of root: measure messages; copy values to all ranks. Then one of: plan the program on all
-// ranks, on root alone, root has failed.
+// Messages from root. MEASURE (the time of messages) and COPY (values to all ranks) are followed by
+// another message. The last one is ALL (the ranks plan the program), ON_ROOT or FAILED.
 enum word { MEASURE, COPY, ALL, ON_ROOT, FAILED };
 
 // Sends root's word to all ranks. Collective. Fails with root's error if the word is FAILED.
@@ -31,15 +31,20 @@ static enum mmul_status announce(const struct mmul_context *context, enum word *
     return status == MMUL_OK && *word == FAILED ? err->status : status;
 }
 
-// Runs a program on all ranks and drops its values. Collective. program: root's.
+// Runs a program on all ranks and drops its values. The next report has its warnings, and not its
+// startup times. Collective. program: root's.
 static enum mmul_status run_on_all(struct mmul_context *context, const struct mmul_program *program,
                                    struct mmul_error *err) {
     const struct mmul_job job = {.weights = NULL};
+    const struct mmul_startup startup = context->startup;
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
     enum mmul_status status = mmul_program_prepare(context, program, &job, &plan, err);
     if (status == MMUL_OK)
         status = mmul_program_execute(context, plan, &values, err);
+    if (status == MMUL_OK)
+        mmul_context_warn_again(context, values->report);
+    context->startup = startup;
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
     return status;
@@ -279,7 +284,7 @@ enum mmul_status mmul_root_programs_plan(struct mmul_context *context,
     }
     status = announce(context, &word, err);
     while (status == MMUL_OK && word < ALL) {
-        // Root sends FAILED next if this fails.
+        // A failure is one of all ranks, and root's next message is FAILED.
         (void)(word == MEASURE ? measure_messages(context, err) : copy_values(context, NULL, err));
         status = announce(context, &word, err);
     }
@@ -295,11 +300,21 @@ enum mmul_status mmul_root_programs_run(struct mmul_context *context,
     *values = NULL;
     if (context->comm->rank == 0) {
         mmul_job_status_set_phase(context, "run");
+        // The report of this run has the startup times and the warnings of its planning.
+        context->alone->startup = context->startup;
+        context->startup = (struct mmul_startup){0};
+        mmul_text_add(&context->alone->warnings, "%s", mmul_text_get(&context->warnings));
+        mmul_text_fini(&context->warnings);
         mmul_node_context_lend_device(context, context->alone);
         if (mmul_program_execute(context->alone, plan, values, err) != MMUL_OK)
             word = FAILED;
         mmul_node_context_return_device(context, context->alone);
     }
     mmul_stopwatch_enter(&context->watch, NULL);
-    return announce(context, &word, err);
+    const enum mmul_status status = announce(context, &word, err);
+    if (status != MMUL_OK) {
+        mmul_values_destroy(*values);
+        *values = NULL;
+    }
+    return status;
 }

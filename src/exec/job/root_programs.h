@@ -10,7 +10,8 @@
 #include "exec/job/program.h"
 
 // Plans root's program for all ranks or for root alone, which sets (*plan)->is_on_root and gives
-// the other ranks NULL. Collective. status: root's so far; a failure becomes that of all ranks.
+// the other ranks NULL. Collective. status: root's result up to now; a failure is
+// returned on all ranks. Other ranks' status is ignored.
 // Fails as mmul_program_prepare.
 enum mmul_status mmul_root_programs_plan(struct mmul_context *context,
                                          const struct mmul_program *program,

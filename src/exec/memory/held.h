@@ -21,8 +21,9 @@ int64_t mmul_held_next_number(void);
 // (exec/setup/node_context.h).
 const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64_t number);
 
-// Returns the held value of that number if root alone holds it; NULL: no, or all ranks have it,
-// too. context: of the whole cluster. data: the elements of such a value, row-major in its type.
+// Returns the held value of that number if root alone holds it. NULL: root does not hold it, or all
+// ranks hold it too. context: the context of all ranks. data: the elements of such a value,
+// row-major in its type.
 const struct mmul_held *mmul_held_find_on_root(const struct mmul_context *context, int64_t number);
 const void *mmul_held_data(const struct mmul_held *held);
 

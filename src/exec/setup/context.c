@@ -19,6 +19,13 @@ void mmul_context_warn(struct mmul_context *context, const char *format, ...) {
     mmul_text_add(&context->warnings, "\n");
 }
 
+void mmul_context_warn_again(struct mmul_context *context, const struct mmul_report *report) {
+    const char *const *lines = NULL;
+    const int count = mmul_report_warnings(report, &lines);
+    for (int i = 0; i < count; i++)
+        mmul_context_warn(context, "%s", lines[i]);
+}
+
 static bool has_line(const char *const *lines, int count, const char *line) {
     while (count > 0 && strcmp(lines[count - 1], line) != 0)
         count--;

@@ -76,6 +76,10 @@ static inline bool mmul_context_is_of_root(const struct mmul_context *context) {
 void mmul_context_warn(struct mmul_context *context, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+// Moves the warnings of a report that no user sees to the next report. Local. report: root's; those
+// of other ranks have no warnings.
+void mmul_context_warn_again(struct mmul_context *context, const struct mmul_report *report);
+
 // Collective over world. Moves the warnings of all ranks to root, in rank order, as lines. Other
 // ranks get nothing. The caller releases `all` by mmul_text_fini and `lines` by mmul_free.
 enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, struct mmul_text *all,

@@ -15,8 +15,8 @@ enum mmul_status mmul_node_context_create(struct mmul_context *whole, const doub
 // Creates whole->alone. Local, on root, once. Fails with MMUL_ERR_SYSTEM (memory, MPI).
 enum mmul_status mmul_root_context_create(struct mmul_context *whole, struct mmul_error *err);
 
-// Local. Enter lends the part (node or root's context) the device and copies the present state of
-// its ranks. Leave takes the device back, which may be another one by then.
+// Local. lend_device lends the part (node or root's context) the device and copies the present
+// state of its ranks. return_device takes the device back, which may have been replaced.
 void mmul_node_context_lend_device(struct mmul_context *whole, struct mmul_context *part);
 void mmul_node_context_return_device(struct mmul_context *whole, struct mmul_context *part);
 

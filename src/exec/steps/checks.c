@@ -13,8 +13,8 @@
 
 static const struct mmul_check_method *const methods[] = {
     // A block of a product, all terms. Freivalds' test: the host projects operands and block, or
-    // the device that has them does. Tolerance: model/check.c. Wrong lines: a CPU multiplies again
-    // with other cuts, any other device is replaced.
+    // the device that has them does. Tolerance: model/check.c. If lines are wrong, a CPU
+    // multiplies again with other cuts. Any other device is replaced.
     [MMUL_CHECK_PRODUCT] = &mmul_product_check,
     // A block of any other operation, in host memory or on the device. Plain loops repeat a sample,
     // and the sum of bits that a kernel carries must arrive. Tolerance: `accuracy` in

@@ -19,7 +19,7 @@ struct mmul_verification;
 
 // NULL: there is no such step. Functions fail with the status of the computation or of the watch.
 struct mmul_check_method {
-    bool trusts_cpu; // results of a trusted device (device/device.h) are not looked at
+    bool trusts_cpu; // skips the check on a trusted device (device/device.h)
     // Sets `lines`, `wrong` and `line`. Fails with MMUL_ERR_WRONG if there is no recompute.
     enum mmul_status (*look)(struct mmul_verification *v, struct mmul_error *err);
     // Adds to `wrong` what the look before has missed.

@@ -139,7 +139,7 @@ struct mmul_program_plan {
     // The plan is cached for equal programs (exec/job/plan_cache.h); a program uses it now; it was
     // made for an earlier program.
     bool is_kept, is_used, is_repeated;
-    bool is_on_root; // root alone runs it, and the other ranks have no plan
+    bool is_on_root;          // root alone runs it, and the other ranks have no plan
     struct mmul_plan product; // for a program that is one product from files to a file
 };
 

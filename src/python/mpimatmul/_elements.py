@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The library's elementwise operations: their names, and functions of plain numbers."""
 import ctypes as c
+import numbers
 
 from ._library import library
 
@@ -31,4 +32,4 @@ def compute(name, x):
     y = library.mmul_elements_compute(name.encode(), c.c_double(x))
     if name == "isnan":
         return y != 0
-    return int(y) if name in _STAY_WHOLE and isinstance(x, int) and -2 ** 53 < x < 2 ** 53 else y
+    return int(y) if name in _STAY_WHOLE and isinstance(x, numbers.Integral) and -2 ** 53 < x < 2 ** 53 else y

@@ -107,7 +107,8 @@ class ProgramOptions(c.Structure):
                 ("accept", c.c_void_p), ("accept_context", c.c_void_p), ("record", c.c_bool),
                 ("memory_limit_bytes", c.c_int64), ("device_memory_limit_bytes", c.c_int64), ("tail", c.c_int),
                 ("tail_share", c.c_double), ("reproducible", c.c_bool), ("arrived", c.c_void_p),
-                ("arrived_context", c.c_void_p), ("progress", c.c_void_p), ("may_run_on_root", c.c_bool)]
+                ("arrived_context", c.c_void_p), ("progress", c.c_void_p), ("split", c.c_int), ("split_rule", c.c_int),
+                ("only_planned", c.c_bool), ("may_run_on_root", c.c_bool)]
 
 
 class LocalPart(c.Structure):

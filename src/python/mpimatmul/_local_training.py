@@ -71,7 +71,7 @@ class _NodeProgram(Program):
         try:
             return self.load_held(leaf.held, c.c_void_p(library.mmul_context_of_node(session().context)))
         except Error as error:
-            raise Error(65, f"'{self.word('value')}' is split over several nodes, but each node needs all of it",
+            raise Error(65, f"'{self.word('value')}' is not on every node, but each node needs all of it",
                         'x = mm.persist(mm.place(x, "replicate")), before the first step') from error
 
     def hold_whole(self, value, number):

@@ -371,8 +371,9 @@ argmin = _index_reduction("argmin", "smallest")
 
 
 def _merged(name, x, axes):
-    """Reduces several axes, counted from the end, as one, which the library does not. The result
-    keeps them with size 1. Elements that tie for the largest share its gradient over all of them."""
+    """Merges axes, counted from the end, into one and reduces that: the library reduces one axis. The
+    result keeps the axes with size 1. If several elements are the largest, each gets an equal part of
+    the gradient, over all of these axes."""
     kept = [axis for axis in range(-x.ndim, 0) if axis not in axes]
     first, last = builtins.min(axes), builtins.max(axes)
     if last - first + 1 == len(axes):  # neighbours: the others stay before and behind them
