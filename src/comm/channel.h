@@ -18,6 +18,11 @@
 // at once on all members, and no byte moves.
 #pragma once
 
+// To add an encoding of bytes, such as compression, change these. In message.c the trailer of a
+// message would have its length. In channel.c chunks of scatter and gather need all lengths
+// beforehand, because MPI does. Buffers are sized in plan/lists/footprint.c. The rate of links is
+// predicted in exec/setup/traffic_cost.c.
+
 #include "comm/transport.h"
 
 // Callbacks for bytes [begin, end) that belong to `node` (of a relay: to all, node -1).

@@ -34,17 +34,20 @@
 #pragma once
 
 // To add an elementwise operation:
-//   1. its row in operations.def; formulas of several lines in element_formulas.h
-//   2. its kernels: the CPU's function of floats in device/cpu_map_float.h, kernels/map_elements.cl
-//   3. its gradient in gradient_rules.c
-//   4. its line in tests/reference.py, and its name in tensor/mpimatmul-programs.7.md
+//   1. its row in operations.def; formulas of several lines in element_formulas.h.
+//   2. its kernels: a function of floats in device/cpu_map_float.h, kernels/map_elements.cl.
+//   3. its gradient in gradient_rules.c.
+//   4. its lines in tests/reference.py, tests/gradients.py and tests/device/map_numpy.py, and its
+//      name in tensor/mpimatmul-programs.7.md.
 // To add another operation:
-//   1. its row in operations.def (class, flops, accuracy, rules)
-//   2. its shape, and the axes that may be split, in operation_shapes.c
+//   1. its row in operations.def (class, flops, accuracy, rules).
+//   2. its shape, and the axes that may be split, in operation_shapes.c.
 //   3. its computation in device/reference_map.c, then in faster devices (device/cpu_map_*.c,
-//      kernels/map_*.cl)
-//   4. a line among the operations of include/mpimatmul_local.h
-//   5. its gradient in gradient_rules.c
+//      kernels/map_*.cl).
+//   4. a line among the operations of include/mpimatmul_local.h.
+//   5. its gradient in gradient_rules.c.
+//   6. of a new class: device/map.h and map.c (extents of operands), exec/worker/host_map.c,
+//      exec/steps/map_blocks.c and map_check.c.
 // A sequence of existing operations is a row of composite.c, and an elementwise one also a
 // COMPOSITE row of operations.def. A new rule of an operation is a line among the rules in
 // operation.c.

@@ -29,6 +29,8 @@
 //     blocks of a rank        plan/lists/blocks.c
 //     memory                  plan/program/program_memory.c, exec/memory/values.c
 //     rules                   model/operation.c
+//     requests of users       tensor/placement_requests.c, io/placement_file.c, Python's
+//                             _placements.py
 // `grep -r MMUL_PLACE_` finds the remaining places.
 
 #include "mpimatmul_local.h"

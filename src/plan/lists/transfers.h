@@ -19,6 +19,15 @@
 //                               copy: root's own, from or to a file
 #pragma once
 
+// To add an algorithm that moves values (a ring, a tree), change these.
+//
+//     pieces and their two ends   plan/parts/moves.c.
+//     their order and waits       transfers.c: a send may wait for a counter, as a relay does.
+//     cost                        plan/cost/program_cost.c.
+//     start, counters             exec/traffic/mover.c, exec/memory/progress.h.
+//     reading, adding, writing    exec/traffic/move.c, streams.c (is_sum adds on arrival).
+//     memory of running sums      plan/program/program_memory.c.
+
 #include "plan/lists/program_plan.h"
 #include "plan/lists/schedule.h"
 
