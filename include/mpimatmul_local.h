@@ -1678,6 +1678,19 @@ MMUL_API enum mmul_status mmul_script_json(struct mmul_script *script,
                                            const struct mmul_programs_summary *before, char **text,
                                            struct mmul_error *err);
 
+// A file or persistent set that a program has saved. The JSON has the last `axes` sizes.
+struct mmul_saved {
+    const char *path; // "kept:NAME" for a set
+    struct mmul_shape shape;
+    int axes;
+};
+
+// Formats a run without a text in the same way; free it with mmul_free. Local, root. Fails with
+// MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_saved_json(const struct mmul_values *values,
+                                          const struct mmul_saved *saved, int count, char **text,
+                                          struct mmul_error *err);
+
 // ---------------------------------------------------------------------------------- jobs under way
 
 // State of a running job of this user. Its first process (root, of one context) writes it twice a

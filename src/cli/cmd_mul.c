@@ -223,37 +223,18 @@ static void print_names(const struct call *call, const struct job *job, FILE *st
     fputc('\n', stream);
 }
 
-// Prints the JSON of a program, as `run` does (mpimatmul_run.schema.json).
-static void print_program_json(const struct job *job, FILE *stream) {
-    const struct mmul_values_summary run = mmul_values_summary(job->values);
-    const int axes = mmul_operands_axes(&job->operands);
-    fprintf(stream,
-            "{\n  \"schema\": \"mpimatmul-run\",\n  \"schema_version\": 1,\n"
-            "  \"version\": \"%s\",\n  \"printed\": [],\n  \"saved\": [",
-            MMUL_VERSION);
+// Formats the JSON of a program, as `run` does; else that of the report.
+static enum mmul_status format_json(const struct job *job, char **text, struct mmul_error *err) {
+    struct mmul_saved saved[RESULTS];
+    if (!job->is_fused)
+        return mmul_report_json(mmul_values_report(job->values), text, err);
     for (int i = 0; i < job->result_count; i++) {
         const struct result *r = &job->results[i];
-        const struct mmul_shape s = mmul_program_value_shape(job->operands.program, r->value, NULL);
-        const int64_t sizes[] = {s.batch, s.depth, s.rows, s.cols};
-        fprintf(stream, "%s\n    {\n      \"file\": ", i > 0 ? "," : "");
-        mmul_print_json_string(r->path, stream);
-        fputs(",\n      \"shape\": [", stream);
-        for (int k = 4 - axes; k < 4; k++)
-            fprintf(stream, "%s\n        %lld", k > 4 - axes ? "," : "", (long long)sizes[k]);
-        fputs("\n      ]\n    }", stream);
+        saved[i] = (struct mmul_saved){
+            r->path, mmul_program_value_shape(job->operands.program, r->value, NULL),
+            mmul_operands_axes(&job->operands)};
     }
-    fprintf(stream,
-            "\n  ],\n  \"run\": {\n    \"wall_seconds\": %.17g,\n"
-            "    \"startup_seconds\": %.17g,\n    \"steps\": %d,\n    \"flops\": %.1f,\n"
-            "    \"flops_per_second\": %.17g,\n    \"joules\": ",
-            run.wall_seconds, run.startup_seconds, run.step_count, run.flops,
-            run.wall_seconds > 0 ? run.flops / run.wall_seconds : 0);
-    mmul_print_json_number(run.joules, stream);
-    fprintf(stream,
-            ",\n    \"verified\": %s,\n    \"lines_checked\": %lld,\n"
-            "    \"blocks_recomputed\": %lld,\n    \"fallback_products\": %lld\n  }\n}\n",
-            run.verified ? "true" : "false", (long long)run.lines_checked,
-            (long long)run.blocks_recomputed, (long long)run.fallback_products);
+    return mmul_saved_json(job->values, saved, job->result_count, text, err);
 }
 
 // Prints the results of a successful run and writes the files beside it. Root only.
@@ -276,11 +257,9 @@ static enum mmul_status print_results(const struct call *call, struct job *job,
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
                                     mmul_matrix_name(matrix));
     }
-    if (values[OPT_JSON].number != 0 && job->is_fused) {
-        print_program_json(job, tables);
-    } else if (values[OPT_JSON].number != 0) {
+    if (values[OPT_JSON].number != 0) {
         char *text = NULL;
-        if (mmul_print_owned_text(mmul_report_json(report, &text, err), &text, tables) != MMUL_OK)
+        if (mmul_print_owned_text(format_json(job, &text, err), &text, tables) != MMUL_OK)
             return err->status;
     } else if (values[OPT_QUIET].number == 0) {
         mmul_report_print(report, values[OPT_VERBOSE].number != 0, tables);

@@ -10,13 +10,17 @@
 #include "model/report.h"
 #include "tensor/script.h"
 
-static json_t *sizes_json(const struct mmul_object *x) {
-    int64_t sizes[MMUL_AXES_MOST];
+static json_t *sizes_json(struct mmul_shape shape, int axes) {
+    const int64_t sizes[MMUL_AXES_MOST] = {shape.batch, shape.depth, shape.rows, shape.cols};
     json_t *array = json_array();
-    mmul_object_sizes(x, sizes);
-    for (int s = MMUL_AXES_MOST - x->axes; s < MMUL_AXES_MOST; s++)
+    for (int s = MMUL_AXES_MOST - axes; s < MMUL_AXES_MOST; s++)
         json_array_append_new(array, json_integer((json_int_t)sizes[s]));
     return array;
+}
+
+static json_t *saved_json(const char *path, struct mmul_shape shape, int axes) {
+    return json_pack("{so so}", "file", mmul_json_from_text(path), "shape",
+                     sizes_json(shape, axes));
 }
 
 static json_t *matrix_json(const struct mmul_script_part *part,
@@ -31,7 +35,7 @@ static json_t *matrix_json(const struct mmul_script_part *part,
         json_array_append_new(corner, row);
     }
     return json_pack("{so so ss so so so so}", "name", mmul_json_from_text(part->text), "shape",
-                     sizes_json(&part->matrix), "placement",
+                     sizes_json(part->matrix.shape, part->matrix.axes), "placement",
                      mmul_program_plan_placement(plan, part->matrix.value, &ignored, placement),
                      "min", mmul_json_from_double(part->statistics[0]), "max",
                      mmul_json_from_double(part->statistics[1]), "mean",
@@ -103,8 +107,8 @@ static void add_line(json_t *printed, const struct mmul_script_view *view,
 static json_t *measure_json(const struct mmul_script_part *part) {
     if (part->kind == MMUL_PART_NUMBER)
         return json_pack("{so}", "value", mmul_json_from_double(part->number));
-    return json_pack("{so so so so}", "shape", sizes_json(&part->matrix), "min",
-                     mmul_json_from_double(part->statistics[0]), "max",
+    return json_pack("{so so so so}", "shape", sizes_json(part->matrix.shape, part->matrix.axes),
+                     "min", mmul_json_from_double(part->statistics[0]), "max",
                      mmul_json_from_double(part->statistics[1]), "mean",
                      mmul_json_from_double(part->statistics[2]));
 }
@@ -136,6 +140,22 @@ void mmul_script_collect_json(struct mmul_script *script, const struct mmul_scri
     add_line(script->printed, view, plan);
 }
 
+// Formats a run (mpimatmul_run.schema.json). Takes `printed` and `saved`. before: NULL for none.
+static enum mmul_status format_run(const struct mmul_values_summary *run, json_t *printed,
+                                   json_t *saved, const struct mmul_programs_summary *before,
+                                   char **text, struct mmul_error *err) {
+    json_t *all =
+        json_pack("{ss si ss so so so}", "schema", "mpimatmul-run", "schema_version", 1, "version",
+                  MMUL_VERSION, "printed", printed, "saved", saved, "run", run_json(run));
+    if (before != NULL && before->programs > 0)
+        json_object_set_new(all, "before", mmul_programs_json(before));
+    enum mmul_status status = all != NULL
+                                  ? mmul_json_format(all, text, err)
+                                  : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the JSON");
+    json_decref(all);
+    return status;
+}
+
 enum mmul_status mmul_script_json(struct mmul_script *script, const struct mmul_program_plan *plan,
                                   const struct mmul_values *values,
                                   const struct mmul_programs_summary *before, char **text,
@@ -146,18 +166,16 @@ enum mmul_status mmul_script_json(struct mmul_script *script, const struct mmul_
         run = mmul_values_summary(values);
     mmul_script_print(script, plan, NULL, NULL);
     for (const struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
-        json_array_insert_new(saved, 0,
-                              json_pack("{so so}", "file", mmul_json_from_text(o->path), "shape",
-                                        sizes_json(&o->matrix)));
-    json_t *all = json_pack("{ss si ss so so so}", "schema", "mpimatmul-run", "schema_version", 1,
-                            "version", MMUL_VERSION, "printed",
-                            script->printed != NULL ? json_incref(script->printed) : json_array(),
-                            "saved", saved, "run", run_json(&run));
-    if (before->programs > 0)
-        json_object_set_new(all, "before", mmul_programs_json(before));
-    enum mmul_status status = all != NULL
-                                  ? mmul_json_format(all, text, err)
-                                  : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the JSON");
-    json_decref(all);
-    return status;
+        json_array_insert_new(saved, 0, saved_json(o->path, o->matrix.shape, o->matrix.axes));
+    return format_run(&run, script->printed != NULL ? json_incref(script->printed) : json_array(),
+                      saved, before, text, err);
+}
+
+enum mmul_status mmul_saved_json(const struct mmul_values *values, const struct mmul_saved *saved,
+                                 int count, char **text, struct mmul_error *err) {
+    const struct mmul_values_summary run = mmul_values_summary(values);
+    json_t *files = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(files, saved_json(saved[i].path, saved[i].shape, saved[i].axes));
+    return format_run(&run, json_array(), files, NULL, text, err);
 }
