@@ -131,7 +131,6 @@ enum mmul_status mmul_builtin_row(struct mmul_evaluator *e, const struct mmul_bu
     return apply_rows(e, call, &row, arguments, result);
 }
 
-// Reads an axis of x, counted from 0. Refuses axis 0 of a matrix that has one axis in numpy.
 enum mmul_status mmul_argument_get_axis_of(struct mmul_evaluator *e,
                                            const struct mmul_builtin *builtin,
                                            const struct mmul_argument *argument,

@@ -231,24 +231,6 @@ void mmul_node_programs_close(struct mmul_context *context) {
 
 // ----------------------------------------------------------------------------- running one program
 
-// Runs the program of one node. Collective over the node. Its warnings are passed on, and the whole
-// reports them later.
-static enum mmul_status run_node_program(struct mmul_context *node,
-                                         const struct mmul_program *program,
-                                         const struct mmul_job *job, struct mmul_error *err) {
-    struct mmul_job own = {.options = job->options};
-    struct mmul_program_plan *plan = NULL;
-    struct mmul_values *values = NULL;
-    enum mmul_status status = mmul_program_prepare(node, program, &own, &plan, err);
-    if (status == MMUL_OK)
-        status = mmul_program_execute(node, plan, &values, err);
-    if (status == MMUL_OK)
-        mmul_context_warn_again(node, values->report);
-    mmul_values_destroy(values);
-    mmul_program_plan_destroy(plan);
-    return status;
-}
-
 enum mmul_status mmul_node_programs_run(struct mmul_context *context,
                                         const struct mmul_program *const *programs,
                                         const struct mmul_job *job, struct mmul_error *err) {
@@ -264,7 +246,7 @@ enum mmul_status mmul_node_programs_run(struct mmul_context *context,
                      : MMUL_OK;
         status = mmul_comm_agree(node->comm, status, err);
         if (status == MMUL_OK)
-            status = run_node_program(node, program, job, err);
+            status = mmul_program_run_unseen(node, program, &job->options, err);
         mmul_node_context_return_device(context, node);
         status = mmul_comm_agree(context->comm, status, err);
     }

@@ -35,6 +35,13 @@ enum mmul_status mmul_program_weights(struct mmul_context *context,
 enum mmul_status mmul_program_execute(struct mmul_context *context, struct mmul_program_plan *plan,
                                       struct mmul_values **values, struct mmul_error *err);
 
+// Plans and runs a program and drops its report. Collective. The program has no outputs, and
+// its values are dropped. Its warnings go into the next report. Fails as the two above.
+enum mmul_status mmul_program_run_unseen(struct mmul_context *context,
+                                         const struct mmul_program *program,
+                                         const struct mmul_job_options *options,
+                                         struct mmul_error *err);
+
 // Freedom of the products' plans to choose weights and shares.
 struct mmul_free_shares {
     bool is_automatic; // no weights were given

@@ -365,3 +365,20 @@ enum mmul_status mmul_program_execute(struct mmul_context *context, struct mmul_
         mmul_values_destroy(made);
     return status;
 }
+
+enum mmul_status mmul_program_run_unseen(struct mmul_context *context,
+                                         const struct mmul_program *program,
+                                         const struct mmul_job_options *options,
+                                         struct mmul_error *err) {
+    const struct mmul_job job = {.options = *options};
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    enum mmul_status status = mmul_program_prepare(context, program, &job, &plan, err);
+    if (status == MMUL_OK)
+        status = mmul_program_execute(context, plan, &values, err);
+    if (status == MMUL_OK)
+        mmul_context_warn_again(context, values->report);
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    return status;
+}

@@ -31,22 +31,14 @@ static enum mmul_status announce(const struct mmul_context *context, enum word *
     return status == MMUL_OK && *word == FAILED ? err->status : status;
 }
 
-// Runs a program on all ranks and drops its values. The next report has its warnings, and not its
-// startup times. Collective. program: root's.
+// Runs a program on all ranks and drops its values. The next report does not have its startup
+// times. Collective. program: root's.
 static enum mmul_status run_on_all(struct mmul_context *context, const struct mmul_program *program,
                                    struct mmul_error *err) {
-    const struct mmul_job job = {.weights = NULL};
+    const struct mmul_job_options options = {0};
     const struct mmul_startup startup = context->startup;
-    struct mmul_program_plan *plan = NULL;
-    struct mmul_values *values = NULL;
-    enum mmul_status status = mmul_program_prepare(context, program, &job, &plan, err);
-    if (status == MMUL_OK)
-        status = mmul_program_execute(context, plan, &values, err);
-    if (status == MMUL_OK)
-        mmul_context_warn_again(context, values->report);
+    const enum mmul_status status = mmul_program_run_unseen(context, program, &options, err);
     context->startup = startup;
-    mmul_values_destroy(values);
-    mmul_program_plan_destroy(plan);
     return status;
 }
 
