@@ -88,8 +88,12 @@ static enum mmul_status multiply(struct job *job, int t) {
     mmul_verifier_invalidate(&job->verifier);
     enum mmul_status status = mmul_worker_multiply(&job->worker, &product, &job->err);
     const struct mmul_verifier_block block = {.product = &product, .place = "a block"};
-    return status == MMUL_OK ? mmul_verifier_check(&job->verifier, &job->worker, &block, &job->err)
-                             : status;
+    struct mmul_verification v = {.method = &mmul_product_check,
+                                  .verifier = &job->verifier,
+                                  .worker = &job->worker,
+                                  .block = &block,
+                                  .place = block.place};
+    return status == MMUL_OK ? mmul_verification_run(&v, &job->err) : status;
 }
 
 static bool is_right(const struct job *job) {

@@ -284,7 +284,7 @@ static void verifiers_do_not_share_cached_sums(void **state) {
     ((float *)bench.a_narrow)[1] += 2;
     compute_block(&rank, &product);
     const struct mmul_verifier_block block = {.product = &product, .place = "a block"};
-    assert_int_equal(mmul_verifier_check(&first, &rank.worker, &block, &rank.err), MMUL_OK);
+    assert_int_equal(check_product(&first, &rank, &block), MMUL_OK);
     assert_int_equal(first.lines_wrong, 0);
     assert_int_equal(rank.context.replacements, 0);
     stop_rank(&rank);

@@ -76,9 +76,20 @@ static struct mmul_product panel_of(const struct bench *bench, enum mmul_axis ax
     return panel;
 }
 
+// Checks a block of a product, as the row of products in exec/steps/checks.c does.
+static enum mmul_status check_product(struct mmul_verifier *verifier, struct rank *rank,
+                                      const struct mmul_verifier_block *block) {
+    struct mmul_verification v = {.method = &mmul_product_check,
+                                  .verifier = verifier,
+                                  .worker = &rank->worker,
+                                  .block = block,
+                                  .place = block->place};
+    return mmul_verification_run(&v, &rank->err);
+}
+
 static enum mmul_status check_block(struct rank *rank, const struct mmul_product *product) {
     const struct mmul_verifier_block block = {.product = product, .place = "rows 7-68 of matrix 2"};
-    return mmul_verifier_check(&rank->verifier, &rank->worker, &block, &rank->err);
+    return check_product(&rank->verifier, rank, &block);
 }
 
 static void compute_block(struct rank *rank, const struct mmul_product *block) {

@@ -339,14 +339,3 @@ static enum mmul_status recut(struct mmul_verification *v, struct mmul_error *er
 
 const struct mmul_check_method mmul_product_check = {
     .look = look, .look_again = look_again, .recut = recut, .recompute = recompute};
-
-enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul_worker *worker,
-                                     const struct mmul_verifier_block *block,
-                                     struct mmul_error *err) {
-    struct mmul_verification v = {.method = &mmul_product_check,
-                                  .verifier = verifier,
-                                  .worker = worker,
-                                  .block = block,
-                                  .place = block->place};
-    return mmul_verification_run(&v, err);
-}

@@ -153,18 +153,12 @@ void mmul_verifier_invalidate(struct mmul_verifier *verifier);
 void mmul_verifier_invalidate_memory(struct mmul_verifier_memory *room, const void *begin,
                                      const void *end);
 
-// A block that `worker` computed. `product` is C[piece, panel] when rows are split, C[panel, piece]
+// A block of a product. A block that only the device has is checked by sums that the device
+// computes. If these sums are wrong or missing, the block is downloaded first (fails as
+// mmul_worker_download_absent). `product` is C[piece, panel] when rows are split, C[panel, piece]
 // when columns are. `place` names it in errors ("rows 100-200 of matrix 3"). `looked_at` is the
 // part of it that may be wrong; NULL: all.
 struct mmul_verifier_block {
     const struct mmul_product *product, *looked_at;
     const char *place;
 };
-
-// Checks the block, and computes all of it again if anything is wrong. A block that only the device
-// has is checked by sums that the device computes. If these sums are wrong or missing, the block is
-// downloaded first (fails as mmul_worker_download_absent). Fails with MMUL_ERR_WRONG if the block
-// stays wrong, and with the status of the watch's look.
-enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul_worker *worker,
-                                     const struct mmul_verifier_block *block,
-                                     struct mmul_error *err);
