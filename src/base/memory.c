@@ -7,7 +7,9 @@
 #include "base/memory.h"
 
 #include <assert.h>
+#include <stdalign.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __SANITIZE_ADDRESS__
@@ -18,14 +20,18 @@
 
 enum { ALIGNMENT = 64 };
 
-#define BLOCK_MARK UINT64_C(0x6d6d756c626c6f63)
+#define BLOCK_MARK UINT32_C(0x6d6d756c)
 
+// Lies immediately before the aligned memory.
 struct block {
-    size_t bytes; // including this header
-    uint64_t mark;
+    int64_t bytes; // including what precedes the memory
+    uint32_t mark;
+    uint32_t offset; // of the memory from the beginning that malloc returned
 };
 
-_Static_assert(sizeof(struct block) <= ALIGNMENT, "the block header fits before aligned memory");
+// malloc aligns to max_align_t, so the next aligned byte with a header before it is at most
+// ALIGNMENT away.
+_Static_assert(sizeof(struct block) <= alignof(max_align_t), "a block header fits before memory");
 
 static _Atomic int64_t live_bytes, peak_bytes;
 
@@ -49,6 +55,10 @@ static void fail_memory(int64_t count, size_t bytes_each, const char *what,
                   bytes_each, what);
 }
 
+static struct block *header_of(void *memory) {
+    return (struct block *)((char *)memory - sizeof(struct block));
+}
+
 static void update_peak(int64_t bytes) {
     int64_t seen = atomic_load_explicit(&peak_bytes, memory_order_relaxed);
     while (bytes > seen &&
@@ -60,19 +70,20 @@ static void update_peak(int64_t bytes) {
 void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what,
                         struct mmul_error *err) {
     int64_t bytes;
-    void *start = NULL;
-    if (!mmul_multiply_sizes(count, (int64_t)bytes_each, &bytes) || bytes > INT64_MAX - ALIGNMENT ||
-        posix_memalign(&start, ALIGNMENT, (size_t)bytes + ALIGNMENT) != 0) {
+    char *start = NULL;
+    // posix_memalign takes several times as long as malloc for a small block.
+    if (mmul_multiply_sizes(count, (int64_t)bytes_each, &bytes) && bytes <= INT64_MAX - ALIGNMENT)
+        start = malloc((size_t)bytes + ALIGNMENT);
+    if (start == NULL) {
         fail_memory(count, bytes_each, what, err);
         return NULL;
     }
-    struct block *block = start;
-    block->bytes = (size_t)bytes + ALIGNMENT;
-    block->mark = BLOCK_MARK;
-    update_peak(
-        atomic_fetch_add_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed) +
-        (int64_t)block->bytes);
-    return (char *)start + ALIGNMENT;
+    const uint32_t offset = ALIGNMENT - (uint32_t)((uintptr_t)start % ALIGNMENT);
+    char *memory = start + offset;
+    bytes += ALIGNMENT;
+    *header_of(memory) = (struct block){bytes, BLOCK_MARK, offset};
+    update_peak(atomic_fetch_add_explicit(&live_bytes, bytes, memory_order_relaxed) + bytes);
+    return memory;
 }
 
 void *mmul_allocate(int64_t count, size_t bytes_each, const char *what, struct mmul_error *err) {
@@ -98,12 +109,12 @@ enum mmul_status mmul_allocate_all(const struct mmul_array_request *wanted, size
 }
 
 // Removes the block from the count and returns its beginning.
-static struct block *uncount_block(void *memory) {
-    struct block *block = (struct block *)((char *)memory - ALIGNMENT);
+static void *uncount_block(void *memory) {
+    struct block *block = header_of(memory);
     assert(block->mark == BLOCK_MARK);
     block->mark = 0;
-    atomic_fetch_sub_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed);
-    return block;
+    atomic_fetch_sub_explicit(&live_bytes, block->bytes, memory_order_relaxed);
+    return (char *)memory - block->offset;
 }
 
 void mmul_free(void *memory) {
@@ -119,7 +130,7 @@ void mmul_free_all(void *const *blocks, size_t count) {
 void mmul_abandon(void *memory) {
     if (memory == NULL)
         return;
-    struct block *block = uncount_block(memory);
+    void *block = uncount_block(memory);
 #ifdef __SANITIZE_ADDRESS__
     __lsan_ignore_object(block); // a deliberate leak
 #endif
