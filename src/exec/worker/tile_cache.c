@@ -12,14 +12,15 @@ static void entry_drop(struct mmul_cached_tile *entry, struct mmul_device *devic
     *entry = (struct mmul_cached_tile){0};
 }
 
-static enum mmul_status entry_make(struct mmul_cached_tile *entry, struct mmul_device *device,
-                                   enum mmul_dtype dtype, int64_t capacity,
-                                   struct mmul_error *err) {
+static enum mmul_status entry_make(struct mmul_tile_cache *cache, struct mmul_cached_tile *entry,
+                                   struct mmul_device *device, enum mmul_dtype dtype,
+                                   int64_t capacity, struct mmul_error *err) {
     enum mmul_status status =
         mmul_device_buffer_create(device, dtype, capacity, &entry->buffer, err);
     if (status == MMUL_OK) {
         entry->capacity = capacity;
         entry->dtype = dtype;
+        cache->end = (int)mmul_max(cache->end, entry - cache->entries + 1);
     }
     return status;
 }
@@ -68,7 +69,7 @@ static enum mmul_status acquire_entry(struct mmul_tile_cache *cache, struct mmul
         const struct survey s = survey_entries(cache);
         if (s.unmade != NULL && (s.oldest == NULL || s.bytes + bytes <= cache->max_bytes)) {
             *entry = s.unmade;
-            return entry_make(s.unmade, device, dtype, count, err);
+            return entry_make(cache, s.unmade, device, dtype, count, err);
         }
         *entry = s.oldest;
         if (s.oldest->dtype == dtype && s.oldest->capacity >= count)
@@ -86,7 +87,7 @@ enum mmul_status mmul_tile_cache_reserve(struct mmul_tile_cache *cache, struct m
     cache->most = count;
     cache->max_bytes = INT64_MAX / 2; // limited by the count only
     for (int i = 0; status == MMUL_OK && i < count; i++)
-        status = entry_make(&cache->entries[i], device, dtype, capacity, err);
+        status = entry_make(cache, &cache->entries[i], device, dtype, capacity, err);
     return status;
 }
 
@@ -97,7 +98,7 @@ enum mmul_status mmul_tile_cache_set_limit(struct mmul_tile_cache *cache,
     cache->most = MMUL_CACHED_TILES;
     cache->max_bytes = bytes;
     mmul_tile_cache_pin(cache);
-    for (int i = 0; status == MMUL_OK && i < MMUL_CACHED_TILES; i++)
+    for (int i = 0; status == MMUL_OK && i < cache->end; i++)
         if (bytes_of(cache->entries[i].dtype, cache->entries[i].capacity) > largest)
             status = evict(&cache->entries[i], device, err);
     for (struct survey s = survey_entries(cache);
@@ -107,9 +108,11 @@ enum mmul_status mmul_tile_cache_set_limit(struct mmul_tile_cache *cache,
 }
 
 void mmul_tile_cache_clear(struct mmul_tile_cache *cache, struct mmul_device *device) {
-    for (int i = 0; i < MMUL_CACHED_TILES; i++)
+    for (int i = 0; i < cache->end; i++)
         entry_drop(&cache->entries[i], device);
-    *cache = (struct mmul_tile_cache){0};
+    // The other entries are zero, and most caches of a small program have no entry at all.
+    cache->most = cache->end = 0;
+    cache->max_bytes = cache->requests = cache->pinned = cache->uploads = 0;
 }
 
 void mmul_tile_cache_pin(struct mmul_tile_cache *cache) {
@@ -124,7 +127,7 @@ static const char *tile_end(const struct mmul_host_tile *t) {
 }
 
 void mmul_tile_cache_invalidate(struct mmul_tile_cache *cache, const void *begin, const void *end) {
-    for (int i = 0; i < MMUL_CACHED_TILES; i++) {
+    for (int i = 0; i < cache->end; i++) {
         struct mmul_host_tile *t = &cache->entries[i].holds;
         bool is_outside =
             end != NULL && t->at != NULL &&
@@ -159,7 +162,7 @@ static bool locate_tile(const struct mmul_host_tile *whole, const struct mmul_ho
 struct mmul_cached_tile *mmul_tile_cache_find_entry(struct mmul_tile_cache *cache,
                                                     const struct mmul_host_tile *tile,
                                                     int64_t *offset) {
-    for (int i = 0; i < MMUL_CACHED_TILES; i++) {
+    for (int i = 0; i < cache->end; i++) {
         struct mmul_cached_tile *e = &cache->entries[i];
         int64_t row, col;
         if (e->holds.at == NULL || !locate_tile(&e->holds, tile, &row, &col) || row < 0 ||
@@ -238,7 +241,7 @@ void mmul_tile_cache_rekey(struct mmul_tile_cache *cache, const struct mmul_host
 int64_t mmul_tile_cache_find_boundary(const struct mmul_tile_cache *cache,
                                       const struct mmul_host_tile *whole, bool rows, int64_t from,
                                       int64_t to) {
-    for (int i = 0; i < MMUL_CACHED_TILES; i++) {
+    for (int i = 0; i < cache->end; i++) {
         const struct mmul_host_tile *t = &cache->entries[i].holds;
         int64_t row, col;
         if (!locate_tile(whole, t, &row, &col) || row >= whole->rows || row + t->rows <= 0 ||

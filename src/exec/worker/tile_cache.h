@@ -36,6 +36,7 @@ struct mmul_cached_tile {
 struct mmul_tile_cache {
     struct mmul_cached_tile entries[MMUL_CACHED_TILES];
     int most;          // number of entries, at most MMUL_CACHED_TILES
+    int end;           // entries from here on have had no buffer yet
     int64_t max_bytes; // capacity of all entries together
     int64_t requests;
     // Entries requested since this request number are not evicted; 0: none is pinned.
