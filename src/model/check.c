@@ -45,6 +45,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -313,6 +314,16 @@ struct row_sums {
     double c_in[ROWS_AT_ONCE], c_in_squares[ROWS_AT_ONCE];    // zeros without beta
 };
 
+// Clears the sums that a product need not have. Clearing all of the room would take longer than a
+// small block does.
+static void clear_sums(struct row_sums *sums, int64_t rows) {
+    const size_t bytes = (size_t)rows * sizeof *sums->c;
+    memset(sums->c, 0, bytes);
+    memset(sums->c_squares, 0, bytes);
+    memset(sums->c_in, 0, bytes);
+    memset(sums->c_in_squares, 0, bytes);
+}
+
 static void sum_rows(struct mmul_check *check, const struct mmul_product *product, int64_t begin,
                      int64_t end, struct row_sums *sums) {
     const bool is_narrow = mmul_check_narrowing(product).unit != 0;
@@ -426,11 +437,12 @@ static bool row_is_right(struct mmul_check *check, const struct mmul_product *pr
 
 int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *product,
                         int64_t row_begin, int64_t row_end, unsigned char *wrong) {
-    struct row_sums sums = {0};
+    struct row_sums sums;
     int64_t wrong_count = 0;
     if (check->is_direct && product->alpha != 0)
         return mmul_check_direct_rows(check, product, row_begin, row_end, wrong);
     check->a_lines.end = check->c_lines.end = check->c_in_lines.end = 0; // lines of earlier calls
+    clear_sums(&sums, mmul_min(row_end - row_begin, ROWS_AT_ONCE));
     for (int64_t begin = row_begin; begin < row_end; begin += ROWS_AT_ONCE) {
         int64_t end = row_end - begin < ROWS_AT_ONCE ? row_end : begin + ROWS_AT_ONCE;
         if (product->alpha != 0)
