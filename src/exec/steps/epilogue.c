@@ -355,10 +355,15 @@ static void claim_tiles(void *context, int part) {
     }
 }
 
+// Elements of a tile for which one thread is enough. No operation on so few is worth a second one
+// (device/cpu_map_threads.c).
+enum { ONE_THREAD_MOST = 1 << 14 };
+
 // Returns true if each thread takes tiles of its own through all fused operations.
 static bool uses_threads(const struct mmul_stage *stage, int64_t tiles) {
     const struct mmul_context *context = stage->rank_resources->context;
-    const bool is_enough = tiles > 1 || stage->plan->ranks[stage->comm->rank].tile_threads == 1;
+    const bool is_enough = tiles > 1 || stage->plan->ranks[stage->comm->rank].tile_threads == 1 ||
+                           stage->epilogue.elements <= ONE_THREAD_MOST;
     return is_enough && mmul_device_is_trusted(context->device) &&
            mmul_device_can_borrow(context->device);
 }

@@ -158,13 +158,13 @@ static void place_helpers(struct crew *crew, int count) {
 }
 
 void mmul_helper_threads_run(int parts, mmul_work *work, void *context) {
-    struct crew own = {.count = 0}, *crew = crew_here != NULL ? crew_here : &own;
-    struct crew *const before = crew_here;
-    if (crew->is_alone) {
+    if (parts == 1 || (crew_here != NULL && crew_here->is_alone)) {
         for (int i = 0; i < parts; i++)
             work(context, i);
         return;
     }
+    struct crew own = {.count = 0}, *crew = crew_here != NULL ? crew_here : &own;
+    struct crew *const before = crew_here;
     crew_here = NULL; // a part that shares work has helpers of its own
     start_helpers(crew, parts - 1);
     const int helped_stage = (int)mmul_min(parts - 1, crew->count);
