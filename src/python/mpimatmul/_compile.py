@@ -44,26 +44,26 @@ class _Token:
         _program._RELEASED.append(self.number)  # pylint: disable=protected-access
 
 
-def _new_value(template):
-    """Returns a new value with the structure of the template, without data."""
-    made = Value.__new__(Value)
-    variables = made.__dict__
-    variables.update(template.__dict__)
-    variables.update(operands=(), held=None, crossed=(), gradients=None, corner=None, _memory=None, is_computed=True)
-    return made
+def _structure_of(template):
+    """Returns the variables of values with the structure of the template, without data."""
+    return {**template.__dict__, "operands": (), "held": None, "crossed": (), "gradients": None, "corner": None,
+            "_memory": None, "is_computed": True}
+
+
+def _late_structure_of(template):
+    """Returns the variables of late values with the structure of the template."""
+    own = {name: value for name, value in template.__dict__.items() if name not in _NOT_OWN}
+    return {**own, "held": None, "crossed": (), "corner": None, "is_computed": False, "_draws": None, "_given": (),
+            "_template": template}
 
 
 class Late(Value):
     """An intermediate value of a replayed step that its job does not hold. The operands are built
     on first use."""
 
-    def __init__(self, template, replayed):  # pylint: disable=super-init-not-called # a copy
-        own = self.__dict__
-        own.update(template.__dict__)
-        for name in _NOT_OWN:
-            own.pop(name, None)
-        own.update(held=None, crossed=(), corner=None, is_computed=False, _draws=None, _given=(), _template=template,
-                   _replayed=replayed)
+    def __init__(self, structure, replayed):  # pylint: disable=super-init-not-called # a copy
+        self.__dict__.update(structure)
+        self._replayed = replayed
 
     def _find_attribute(self, name):
         template, new = self._template, self._replayed.new
@@ -99,23 +99,34 @@ for _name in _LAZY:
 class _Replayed:
     """Maps values of the trace to values of one replay."""
 
-    def __init__(self, known, said, turned):
+    def __init__(self, record, known, turned):
         # Numbers of optimizers; offsets between the dropout iterations of replay and trace.
-        self.said, self.turned = said, turned
+        self.said, self.turned = record.said, turned
+        self.structures = record.late_structures
         self.known = known  # by id() of the traced value: leaves and held values
-        # Intermediate values, by id() as well. Weak references avoid a cycle that would keep held
-        # values.
-        self.late = weakref.WeakValueDictionary()
+        # Weak references to intermediate values, by id() as well. They avoid a cycle that would
+        # keep held values.
+        self.late = {}
 
     def new(self, template):
         found = self.known.get(id(template))
         if found is None:
-            found = self.late.get(id(template))
+            found = self._find_late(template)
         if found is None and not template.operands and template.gradients is None:
             return template  # a leaf that does not change between calls
-        if found is None:
-            found = self.late[id(template)] = Late(template, self)
-        return found
+        return found if found is not None else self.make_late(template)
+
+    def _find_late(self, thing):
+        reference = self.late.get(id(thing))
+        return reference() if reference is not None else None
+
+    def make_late(self, template):
+        structure = self.structures.get(id(template))
+        if structure is None:
+            structure = self.structures[id(template)] = _late_structure_of(template)
+        made = Late(structure, self)
+        self.late[id(template)] = weakref.ref(made)
+        return made
 
     def numbers_in(self, template):
         """Returns the operands of the template, with the numbers of this replay."""
@@ -127,10 +138,10 @@ class _Replayed:
         return operands
 
     def gradients(self, template):
-        found = self.late.get(id(template))
+        found = self._find_late(template)
         if found is None:
             found = _Gradients(self.new(template.y), list(map(self.new, template.operands[1:])))
-            self.late[id(template)] = found
+            self.late[id(template)] = weakref.ref(found)
         return found
 
 
@@ -204,6 +215,8 @@ class Record:
         self.result, self.program, self.reason, self.signature = None, None, None, None
         self.doubt = "is different at every call"  # reason if the step differs at every call
         self.said = {}
+        # Variables of the values of replays, by id() of the traced value.
+        self.structures, self.late_structures = {}, {}
         for module in reach.layers():
             self.layers[module] = module._turn
 
@@ -286,6 +299,9 @@ class Record:
         self.c_matrices = (lib.MatrixChange * len(self.matrices))(*((v, None) for _, v in self.matrices))
         self.c_held = (lib.HeldChange * len(self.held))(*((v, 0) for _, v in self.held))
         self.c_holds = (c.c_int64 * len(self.holds))()
+        # The structs of these arrays: an array makes a new object of one at each access.
+        self.each_number, self.each_held = list(self.c_numbers), list(self.c_held)
+        self.each_draw, self.each_matrix = list(self.c_draws), list(self.c_matrices)
         self.changes = lib.sized(
             lib.ProgramChanges, numbers=self.c_numbers, draws=self.c_draws, matrices=self.c_matrices, held=self.c_held,
             number_count=len(self.numbers), draw_count=len(self.draws), matrix_count=len(self.matrices),
@@ -309,7 +325,7 @@ class Record:
 
     def _change_program(self):
         now, is_done = self.now, c.c_bool()
-        for (n, _), each in zip(self.held, self.c_held):
+        for (n, _), each in zip(self.held, self.each_held):
             if now[n] is None or now[n].held is None or now[n].is_apart:
                 return False
             each.held = now[n].held
@@ -323,14 +339,14 @@ class Record:
             optimizer = self.reach.optimizers[n]
             numbers = optimizer._numbers(optimizer.turn + ahead)
             for at, index in places:
-                self.c_numbers[at].number = numbers[index]
+                self.each_number[at].number = numbers[index]
                 self.said[self.numbers[at][2]] = float(numbers[index])
-        for (_, (layer, turn)), each in zip(self.draws, self.c_draws):
+        for (_, (layer, turn)), each in zip(self.draws, self.each_draw):
             each.turn = layer._turn + turn - self.layers[layer]
         self.close()
-        for memory, each in zip(memories, self.c_matrices):
+        for memory, each in zip(memories, self.each_matrix):
             matrix = c.c_void_p()
-            check(library.mmul_matrix_borrow, memory.ctypes.data_as(c.c_void_p), _program.as_shape(memory.shape),
+            check(library.mmul_matrix_borrow, c.c_void_p(memory.ctypes.data), _program.as_shape(memory.shape),
                   _TYPES[memory.dtype.char], b"array", c.byref(matrix))
             each.matrix = matrix
         check(library.mmul_program_change, self.program.handle, session().context, c.byref(self.changes),
@@ -345,7 +361,7 @@ class Record:
 
     def close(self):
         """Closes the matrices of the previous replay. Root only."""
-        for each in self.c_matrices:
+        for each in self.each_matrix:
             if each.matrix:
                 library.mmul_matrix_close(c.c_void_p(each.matrix))
                 each.matrix = None
@@ -380,18 +396,18 @@ class Record:
                  if source.before is not None and value is not None}
         turned = {layer: layer._turn - turn for layer, turn in self.layers.items()}
         # `stays` holds values until the results exist.
-        replayed, stays = _Replayed(known, self.said, turned), []
+        replayed, stays = _Replayed(self, known, turned), []
         if s.rank == 0:
             for template, number in zip(self.holds, self.c_holds):
                 if template.leaves:
-                    made = replayed.late[id(template)] = Late(template, replayed)
+                    made = replayed.make_late(template)
                     stays.append(made)
                 else:
-                    made = known[id(template)] = _new_value(template)
+                    made = known[id(template)] = self._new_value(template)
                 made.held, made.token, made.is_computed = number, _Token(number), True
         else:
             for _, template in self.targets:
-                known[id(template)] = _new_value(template)
+                known[id(template)] = self._new_value(template)
         for source, template in self.targets:
             source.put(replayed.new(template))
         for slot, gradient in self.grads:
@@ -403,12 +419,21 @@ class Record:
         self.now = None
         return self._replay_result(self.result, replayed, s.rank == 0)
 
+    def _new_value(self, template):
+        """Returns a new value with the structure of the template."""
+        structure = self.structures.get(id(template))
+        if structure is None:
+            structure = self.structures[id(template)] = _structure_of(template)
+        made = Value.__new__(Value)
+        made.__dict__.update(structure)
+        return made
+
     def _replay_result(self, thing, replayed, is_root):
         if isinstance(thing, Value):
             if thing.current() is not thing:
                 return thing  # a parameter
             known = replayed.known.get(id(thing))
-            return known if known is not None else replayed.new(thing) if is_root else _new_value(thing)
+            return known if known is not None else replayed.new(thing) if is_root else self._new_value(thing)
         if isinstance(thing, (tuple, list)):
             return type(thing)(self._replay_result(part, replayed, is_root) for part in thing)
         if isinstance(thing, dict):

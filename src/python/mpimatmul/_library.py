@@ -347,8 +347,10 @@ class _Together:
                 if callable(handler):
                     self.held = handler
                     signal.signal(signal.SIGINT, self.hold)
+            if s.size == 1:
+                return None
             notes = s.meeting.meet(self.kind, self.name, _caller.place(), self.mark)
-            if notes is not None and len({note.kind for note in notes}) > 1:
+            if len({note.kind for note in notes}) > 1:
                 other = next(r for r, note in enumerate(notes) if note.kind != notes[0].kind)
                 raise Error(64, f"rank 0 is in {notes[0]} and rank {other} in {notes[other]}: all ranks must "
                                 "make the same calls")
@@ -459,6 +461,8 @@ class Session:
             except Exception as failure:
                 cause = failure
                 error = Error(71 if isinstance(failure, MemoryError) else 65, str(failure) or type(failure).__name__)
+        if error is None and self.size == 1:
+            return result
         try:
             self.agree(error)
         except Error as everybodys:
@@ -467,6 +471,8 @@ class Session:
 
     def broadcast(self, data):
         """Sends root's ctypes object to all ranks. Collective."""
+        if self.size == 1:
+            return data
         check(library.mmul_context_broadcast, self.context, c.byref(data), c.c_int64(c.sizeof(data)))
         return data
 

@@ -117,9 +117,7 @@ class Meeting:
             nap = min(1.5 * nap, 5e-3)
 
     def meet(self, kind, name, place, mark=""):
-        """Waits for all ranks and returns their notes; None for a single rank. Collective."""
-        if self.size == 1:
-            return None
+        """Waits for all ranks and returns their notes. Collective. Not for a single rank."""
         self.number += 1
         self.waiting, self.interrupted = {}, 0
         own = _Note(number=self.number, kind=kind.encode(), name=name.encode(), mark=mark.encode(),
