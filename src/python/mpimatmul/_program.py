@@ -114,15 +114,15 @@ def as_shape(sizes):
 
 @functools.lru_cache(_REMEMBERED)
 def _call(name, operand_count, parameters):
-    """Returns a cached description of an operation without its operands. parameters: pairs of name
-    and value."""
+    """Returns a cached description of an operation without its operands, and its arrays of operands
+    and numbers: each access to them makes a new object. parameters: pairs of name and value."""
     call = lib.sized(lib.Call, operation=name.encode(), operand_count=operand_count)
     for field, given in parameters:
         if field in ("begin", "end", "step", "axes"):
             getattr(call.with_, field)[:] = given
         else:
             setattr(call.with_, field, as_shape(given) if field == "shape" else given)
-    return call
+    return call, call.operands, call.with_.numbers
 
 
 class Building:
@@ -158,12 +158,12 @@ class Building:
     def apply(self, name, operands, parameters, shown=None, place=None):
         """Adds an operation. parameters: pairs of name and value. shown: the script's name of the
         result. place: the line that made it."""
-        call, value = _call(name, len(operands), parameters), c.c_int()
+        (call, values, numbers), value = _call(name, len(operands), parameters), c.c_int()
         call.origin = place.encode() if place else None
         for i, operand in enumerate(operands):
             is_given = type(operand) is float
-            call.operands[i] = lib.NUMBER if is_given else operand
-            call.with_.numbers[i] = operand if is_given else 0.0
+            values[i] = lib.NUMBER if is_given else operand
+            numbers[i] = operand if is_given else 0.0
         check(library.mmul_program_apply, self.handle, c.byref(call), (shown or name).encode(), c.byref(value))
         return value.value
 

@@ -249,21 +249,30 @@ def apply(name, operands, ndim=None, **parameters):
     """Makes a value by an operation. The library computes its sizes; the last `ndim` of them are
     its shape."""
     given = [(i, v.of) for i, v in enumerate(operands) if type(v) is _program.Given] if _program.recorder else ()
-    operands = [v if type(v) is float else float(v) if is_number(v) else as_value(v) for v in operands]
-    sizes, parameters = tuple(v if type(v) is float else v.shape for v in operands), tuple(parameters.items())
-    kinds = tuple(None if type(v) is float else "bools" if v.is_bool else "integers" if v.integers else None
-                  for v in operands)
-    # Sizes and kinds depend on no number, except 0 and 1, which may be bools.
-    alike = sizes if name not in _ELEMENTS or name == "clip" else tuple(
-        0.5 if type(v) is float and v not in (0.0, 1.0) else v for v in sizes)
-    found = known_result(name, alike, kinds, parameters)
+    operands = [v if type(v) is float else v.current() if isinstance(v, Value) else
+                float(v) if is_number(v) else array(v) for v in operands]
+    parameters = tuple(parameters.items())
+    sizes, kinds, alike, values = [], [], [], []
+    for v in operands:
+        if type(v) is float:
+            sizes.append(v)
+            kinds.append(None)
+            # Sizes and kinds depend on no number, except 0 and 1, which may be bools.
+            alike.append(v if v in (0.0, 1.0) or name not in _ELEMENTS or name == "clip" else 0.5)
+        else:
+            sizes.append(v.shape)
+            kinds.append("bools" if v.is_bool else "integers" if v.integers else None)
+            alike.append(v.shape)
+            values.append(v)
+    kinds = tuple(kinds)
+    found = known_result(name, tuple(alike), kinds, parameters)
     # Try again with the script's names for the error message.
     if found is None:
         names = _caller.names(Value)
         found = try_operation(name, sizes, kinds, parameters, [v if type(v) is float else names.get(id(v)) or v.name
                                                                for v in operands])
     shape, integers, is_bool = found
-    ndim = ndim or builtins.max(len(s) for s in sizes if type(s) is tuple)
+    ndim = ndim or builtins.max([len(v.shape) for v in values])
     moved = name in _MOVES and operands[0].integers
 
     def make(program, ids):
@@ -271,14 +280,13 @@ def apply(name, operands, ndim=None, **parameters):
 
     result = Value(shape[4 - ndim:], make, operands, integers or moved, operation=name)
     result.is_row = name not in _NO_ROWS and result.shape[:-1] == (1,) and _are_rows(
-        [v for v in operands if type(v) is not float], math.prod(result.shape) > 1 or name == "slice")
+        values, math.prod(result.shape) > 1 or name == "slice")
     result.is_bool, result._parameters = is_bool, parameters
     if given:
         result._given = given
     if name in _STEPS:
         result.leaves = {}
     if name in _ELEMENTS:
-        values = [v for v in operands if type(v) is not float]
         result.are_pairs = any(v.are_pairs for v in values)
         if len(operands) == len(values) == 2 and _are_column_and_row(*sizes):
             result.are_pairs |= name == "subtract"
