@@ -29,6 +29,8 @@ struct command {
     bool needs_mpi; // runs on every rank as a collective call; otherwise on root only
     // Also lists unused devices, so drivers are queried even if cached answers exist.
     bool queries_all_devices;
+    // Prints what follows the notes in --help. NULL: nothing.
+    void (*print_more)(FILE *stream);
     // Checks combinations of options and operands before MPI starts, without touching files. NULL
     // for no check. Fails with MMUL_ERR_USAGE.
     enum mmul_status (*check)(const struct call *call, struct mmul_error *err);

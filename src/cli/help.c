@@ -100,4 +100,6 @@ void mmul_help_print_command(const struct command *command, FILE *stream) {
         print_option(mmul_option_row(*id), width, stream);
     if (command->notes[0] != '\0')
         fprintf(stream, "\n%s", command->notes);
+    if (command->print_more != NULL)
+        command->print_more(stream);
 }

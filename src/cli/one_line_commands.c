@@ -1,80 +1,142 @@
 // SPDX-License-Identifier: MIT
-// Commands that are programs of one line: add, sub, transpose, map, reduce, topk. Each builds its
-// text from its operands; the library computes.
+// Commands that are programs of one line: add, sub, transpose, map, reduce, topk. Each is a text
+// with its files in it, which `run` executes: types, shapes, checks and outputs are those of texts.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/failure.h"
 #include "cli/files.h"
-#include "cli/program_text.h"
 #include "cli/run_script.h"
 #include "mpimatmul.h"
 
-// Runs the line and saves `result` to -o, or to <A>_<what>[_<B>] in the current folder with the
-// ending of A's format.
-static enum mmul_status run_line(const struct call *call, struct mmul_program_text *line,
-                                 const char *what, const char *const operands[2],
-                                 struct mmul_error *err) {
-    char path[MMUL_PROGRAM_TEXT_PATH_BYTES] = "", between[64];
+// Prints a string literal of Python.
+static void print_string(const char *text, FILE *stream) {
+    fputc('"', stream);
+    for (; *text != '\0'; text++)
+        if (*text == '\n')
+            fputs("\\n", stream);
+        else
+            fprintf(stream, "%s%c", *text == '"' || *text == '\\' ? "\\" : "", *text);
+    fputc('"', stream);
+}
+
+static void print_save(const char *path, const char *value, FILE *stream) {
+    fputs("\nsave(", stream);
+    print_string(path, stream);
+    fprintf(stream, ", %s)", value);
+}
+
+// Prints the program: `text`, in which $1 and $2 stand for load("OPERAND"), and lines that save
+// `result`, and `indices` if they are asked for.
+static enum mmul_status print_program(const struct call *call, const char *text, const char *path,
+                                      char **program, size_t *length, struct mmul_error *err) {
+    const char *indices = call->options.values[OPT_INDICES].text;
+    FILE *stream = open_memstream(program, length);
+    if (stream == NULL)
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the program");
+    for (; *text != '\0'; text++) {
+        if (*text != '$') {
+            fputc(*text, stream);
+            continue;
+        }
+        fputs("load(", stream);
+        print_string(call->operands[*++text - '1'], stream);
+        fputc(')', stream);
+    }
+    if (indices != NULL)
+        print_save(indices, "indices", stream);
+    print_save(path, "result", stream);
+    return fclose(stream) == 0 ? MMUL_OK
+                               : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the program");
+}
+
+// Runs the text and saves `result` to -o, or to <A>_<what>[_<B>] in the current folder with the
+// ending of A's format. first: the operand that is A.
+static enum mmul_status run_line(const struct call *call, const char *text, const char *what,
+                                 int first, struct mmul_error *err) {
+    char path[4096], between[64], *program = NULL;
+    size_t length = 0;
     struct mmul_result_name name = {.given = call->options.values[OPT_LINE_OUTPUT].text,
-                                    .a = operands[0],
+                                    .a = call->operands[first],
                                     .between = between,
-                                    .b = operands[1],
+                                    .b = call->operand_count > first + 1 ? call->operands[first + 1]
+                                                                         : NULL,
                                     .after = ""};
-    snprintf(between, sizeof between, operands[1] != NULL ? "_%s_" : "_%s", what);
+    snprintf(between, sizeof between, name.b != NULL ? "_%s_" : "_%s", what);
     if (call->is_root && name.given == NULL)
         mmul_files_find_format(call, name.a, &name.format, err);
     if (call->is_root && err->status == MMUL_OK &&
-        mmul_files_name_result(&name, path, MMUL_PROGRAM_TEXT_PATH_BYTES, err) == MMUL_OK)
-        mmul_program_text_add_save(line, path, "result");
-    return mmul_program_text_run(call, line, err);
+        mmul_files_name_result(&name, path, sizeof path, err) == MMUL_OK)
+        print_program(call, text, path, &program, &length, err);
+    const struct mmul_script_request request = {
+        .text = program, .text_bytes = length, .common_types = true};
+    enum mmul_status status = mmul_run_script(call, &request, err);
+    free(program);
+    return status;
 }
 
 // ---------------------------------------------------------------------------- add, sub, transpose
 
-static enum mmul_status run_pair(const struct call *call, struct mmul_error *err) {
-    struct mmul_program_text line = {.length = 0};
-    mmul_program_text_add(&line, "result = ");
-    mmul_program_text_add_load(&line, call->operands[0]);
-    mmul_program_text_add(&line, strcmp(call->command->name, "add") == 0 ? " + " : " - ");
-    mmul_program_text_add_load(&line, call->operands[1]);
-    return run_line(call, &line, call->command->name,
-                    (const char *const[]){call->operands[0], call->operands[1]}, err);
+static enum mmul_status run_add(const struct call *call, struct mmul_error *err) {
+    return run_line(call, "result = $1 + $2", "add", 0, err);
+}
+
+static enum mmul_status run_sub(const struct call *call, struct mmul_error *err) {
+    return run_line(call, "result = $1 - $2", "sub", 0, err);
 }
 
 static enum mmul_status run_transpose(const struct call *call, struct mmul_error *err) {
-    struct mmul_program_text line = {.length = 0};
-    mmul_program_text_add(&line, "result = ");
-    mmul_program_text_add_load(&line, call->operands[0]);
-    mmul_program_text_add(&line, ".T");
-    return run_line(call, &line, "transposed", (const char *const[]){call->operands[0], NULL}, err);
+    return run_line(call, "result = $1.T", "transposed", 0, err);
 }
 
-static const char *const maps[] = {
-    "neg",       "exp",      "log",        "log1p",  "sqrt",     "rsqrt", "abs",     "relu",
-    "sigmoid",   "tanh",     "silu",       "gelu",   "softplus", "sin",   "cos",     "softmax",
-    "normalize", "rms_norm", "layer_norm", "argmax", "argmin",   "sort",  "argsort", NULL};
+// ------------------------------------------------------------------------------------ map, reduce
+
+enum { WORDS = 128 };
+
+// Operations of map beside the functions of one value in the library's table.
+static const char *const more_maps[] = {"gelu",       "round",  "softmax", "normalize", "rms_norm",
+                                        "layer_norm", "argmax", "argmin",  "sort",      "argsort"};
 static const char *const reductions[] = {"sum", "mean", "max", "min", "var", "std", NULL};
+
+// Finds the next function of one value, from *number on.
+static bool find_function(int *number, struct mmul_element_info *info) {
+    while (mmul_elements_get((*number)++, info))
+        if (info->help != NULL)
+            return true;
+    return false;
+}
+
+static void print_functions(FILE *stream) {
+    struct mmul_element_info info;
+    for (int number = 0; find_function(&number, &info);)
+        fprintf(stream, "  %-9s %s of every element%s\n", info.name, info.help,
+                info.has_gradient ? "" : " (no gradient)");
+}
 
 // Checks OP against a list of words.
 static enum mmul_status check_word(const struct call *call, const char *const *words,
                                    struct mmul_error *err) {
     const char *word = call->operands[0], *nearest = mmul_nearest(word, words);
-    char all[256] = "";
-    for (int i = 0; words[i] != NULL; i++) {
+    for (int i = 0; words[i] != NULL; i++)
         if (strcmp(words[i], word) == 0)
             return mmul_files_check_inputs(call, (const char *const *)call->operands + 1, 1, err);
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? " " : "", words[i]);
-    }
     if (nearest != NULL)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: unknown operation '%s', did you mean '%s'?",
                              call->command->name, word, nearest);
     mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: unknown operation '%s'", call->command->name, word);
-    return mmul_cli_hint(err, "expected one of: %s", all);
+    return mmul_cli_hint(err, "mpimatmul %s --help lists the operations", call->command->name);
 }
 
 static enum mmul_status check_map(const struct call *call, struct mmul_error *err) {
-    return check_word(call, maps, err);
+    const char *words[WORDS] = {NULL};
+    struct mmul_element_info info;
+    int count = 0;
+    for (size_t i = 0; i < sizeof more_maps / sizeof *more_maps; i++)
+        words[count++] = more_maps[i];
+    for (int number = 0; count + 1 < WORDS && find_function(&number, &info);)
+        words[count++] = info.name;
+    return check_word(call, words, err);
 }
 
 static enum mmul_status check_reduce(const struct call *call, struct mmul_error *err) {
@@ -84,15 +146,9 @@ static enum mmul_status check_reduce(const struct call *call, struct mmul_error 
 // Runs OP(A) with further arguments from `more`.
 static enum mmul_status run_word(const struct call *call, const char *more,
                                  struct mmul_error *err) {
-    struct mmul_program_text line = {.length = 0};
-    mmul_program_text_add(&line, "result = ");
-    mmul_program_text_add(&line, call->operands[0]);
-    mmul_program_text_add(&line, "(");
-    mmul_program_text_add_load(&line, call->operands[1]);
-    mmul_program_text_add(&line, more);
-    mmul_program_text_add(&line, ")");
-    return run_line(call, &line, call->operands[0], (const char *const[]){call->operands[1], NULL},
-                    err);
+    char text[64];
+    snprintf(text, sizeof text, "result = %s($2%s)", call->operands[0], more);
+    return run_line(call, text, call->operands[0], 1, err);
 }
 
 static enum mmul_status run_map(const struct call *call, struct mmul_error *err) {
@@ -108,31 +164,16 @@ static enum mmul_status run_reduce(const struct call *call, struct mmul_error *e
 
 // ------------------------------------------------------------------------------------------- topk
 
-// Adds the rows as one expression, so that errors mention files.
-static void add_rows(const struct call *call, struct mmul_program_text *line, const char *path) {
-    const bool is_normalized = call->options.values[OPT_NORMALIZE_ROWS].number != 0;
-    mmul_program_text_add(line, is_normalized ? "normalize(" : "");
-    mmul_program_text_add_load(line, path);
-    mmul_program_text_add(line, is_normalized ? ")" : "");
-}
-
+// The rows are one expression, so that errors mention files.
 static enum mmul_status run_topk(const struct call *call, struct mmul_error *err) {
+    static const char *const rows[2][2] = {{"$1", "$1 @ $2.T"},
+                                           {"normalize($1)", "normalize($1) @ normalize($2).T"}};
     const struct option_value *values = call->options.values;
-    const char *second = call->operand_count == 2 ? call->operands[1] : NULL;
-    struct mmul_program_text line = {.length = 0};
-    char count[32];
-    mmul_program_text_add(&line, "result, indices = topk(");
-    add_rows(call, &line, call->operands[0]);
-    if (second != NULL) {
-        mmul_program_text_add(&line, " @ ");
-        add_rows(call, &line, second);
-        mmul_program_text_add(&line, ".T");
-    }
-    snprintf(count, sizeof count, ", %lld)", (long long)values[OPT_COUNT_K].number);
-    mmul_program_text_add(&line, count);
-    if (values[OPT_INDICES].text != NULL)
-        mmul_program_text_add_save(&line, values[OPT_INDICES].text, "indices");
-    return run_line(call, &line, "topk", (const char *const[]){call->operands[0], second}, err);
+    const bool is_normalized = values[OPT_NORMALIZE_ROWS].number != 0;
+    char text[96];
+    snprintf(text, sizeof text, "result, indices = topk(%s, %lld)",
+             rows[is_normalized][call->operand_count == 2], (long long)values[OPT_COUNT_K].number);
+    return run_line(call, text, "topk", 0, err);
 }
 
 // --------------------------------------------------------------------------------------- commands
@@ -154,7 +195,7 @@ const struct command mmul_command_add = {
     .refused = mmul_run_refused,
     .needs_mpi = true,
     .check = mmul_files_check_operands,
-    .run = run_pair,
+    .run = run_add,
 };
 
 const struct command mmul_command_sub = {
@@ -168,7 +209,7 @@ const struct command mmul_command_sub = {
     .refused = mmul_run_refused,
     .needs_mpi = true,
     .check = mmul_files_check_operands,
-    .run = run_pair,
+    .run = run_sub,
 };
 
 const struct command mmul_command_transpose = {
@@ -191,12 +232,13 @@ const struct command mmul_command_map = {
     .operands_min = 2,
     .operands_max = 2,
     .summary = "relu, gelu, softmax, ... of a matrix",
-    .notes = "OP is of every element: neg exp log log1p sqrt rsqrt abs relu sigmoid tanh silu\n"
-             "gelu softplus sin cos; or of every row: softmax normalize rms_norm layer_norm\n"
-             "(both without weights) argmax argmin sort argsort. The program y = OP(load(A)) of "
-             "`mpimatmul run`.\n"
+    .notes = "OP is of every row: softmax normalize rms_norm layer_norm (both without weights)\n"
+             "argmax argmin sort argsort; or of every element: gelu, round, or one of the list\n"
+             "below. The program y = OP(load(A)) of `mpimatmul run`.\n"
              "\n"
-             "  mpimatmul map gelu X.npy -o Y.npy\n",
+             "  mpimatmul map gelu X.npy -o Y.npy\n"
+             "\n",
+    .print_more = print_functions,
     .options = options,
     .refused = mmul_run_refused,
     .needs_mpi = true,
