@@ -7,6 +7,7 @@ differences of the reference and with the reference's tape.
     tests/gradients.py compare FOLDER [TOLERANCE]     compares its saved gradients, relative to the largest element of
                                                       each (1e-6), and prints their number
 """
+import re
 import sys
 from pathlib import Path
 
@@ -17,12 +18,10 @@ import reference  # noqa: E402  pylint: disable=wrong-import-position
 
 STEP, TOLERANCE = 1e-5, 1e-6
 
-# The kinds of x, y, z, then an expression of them. positive: above 0, ids: whole numbers below
-# that.
+# The kinds of x, y, z, then an expression of them. positive: above 0, unit: between -1 and 1, ids:
+# whole numbers below that. Functions of one value come from the table (elementwise).
 SQUARE = {"x": (6, 5), "y": (6, 5)}
-CASES = [(f"{name}(x)", {"x": (6, 5)}) for name in (
-    "neg", "exp", "abs", "relu", "sigmoid", "tanh", "silu", "gelu", "sin", "cos", "normalize")]
-CASES += [(f"{name}(x)", {"x": (6, 5, "positive")}) for name in ("log", "sqrt", "rsqrt")]
+CASES = [(f"{name}(x)", {"x": (6, 5)}) for name in ("gelu", "normalize")]
 CASES += [(text, SQUARE) for text in (
     "x + y", "x - y", "x * y", "x / y", "maximum(x, y)", "minimum(x, y)", "where(x > y, x, y)",
     "x @ y.T", "concat((x, y), axis=0)", "concat((x, y), axis=-1)", "linear(x, y)", "x.T @ y", "mse(x, y)",
@@ -48,7 +47,7 @@ CASES += [(text, {"x": (6, 5)}) for text in (
     "x[::-4, 1:] * x[::5, :4]")]
 CASES += [("x[::-1, ::2, 3:0:-2, ::3] * x[:, :2, :2, 2:4]", {"x": (2, 3, 4, 6)})]
 CASES += [(text, {"x": (6, 5)}) for text in (
-    "erf(x)", "erfinv(sin(x))", "arctan(x)", "expm1(x)", "prod(x)", "prod(x, axis=-1)", "prod(x, axis=0) * x",
+    "prod(x)", "prod(x, axis=-1)", "prod(x, axis=0) * x",
     "prod(relu(x) * x, axis=1)",
     "flip(x, 0) * x", "stack((x, x * x), axis=1)", "split(x, 3)[1] * split(x, (2, 4))[0]", "tile(x, (2, 3))",
     "repeat(x, 2, axis=0) * repeat(x * x, 2, 0)", "outer(x, x)", "triu(x, 1) * x", "tril(x)", "diag(x, -1)",
@@ -89,9 +88,8 @@ CASES += [("take(x, i)", {"x": (7, 5), "i": (1, 9, "ids", 7)}), ("take(x, i)", {
           ("add_at(x, i, y)", {"x": (7, 5), "y": (9, 5), "i": (1, 9, "ids", 7)}),
           ("add_at(x, i, y * y)", {"x": (7, 5), "y": (3, 4, 5), "i": (3, 4, "ids", 7)}),
           ("attention(x, y, y, mask=y[:, :, 0:1].T > -0.5)", {"x": (3, 5, 6), "y": (3, 7, 6)})]
-CASES += [("log1p(x)", {"x": (6, 5, "positive")})]
 CASES += [(text, {"x": (6, 5)}) for text in (
-    "softplus(x)", "softplus(x * 900)", "logsumexp(x)", "logsumexp(x, axis=-1)", "logsumexp(x * 900, axis=0)",
+    "softplus(x * 900)", "logsumexp(x)", "logsumexp(x, axis=-1)", "logsumexp(x * 900, axis=0)",
     "norm(x * 1e25) * 1e-25", "std(x * 1e-25, axis=0) * 1e25", "x ** 0")]
 
 
@@ -100,7 +98,21 @@ def made(rng, shape):
     if len(shape) > 3 and shape[-2] == "ids":
         return rng.integers(0, shape[-1], shape[:-2]).astype("f8")
     numbers = rng.standard_normal(sizes)
-    return np.abs(numbers) + 0.5 if kind == "positive" else numbers
+    return {"positive": np.abs(numbers) + 0.5, "unit": np.tanh(numbers), "": numbers}[kind]
+
+
+def elementwise():
+    """Yields a case for each function of one value in the table, in the first domain without NaN. Functions with
+    whole results are steps, which have no gradient."""
+    table = Path(__file__).resolve().parents[1] / "src/model/operations.def"
+    for name in re.findall(r"^(?:FUNCTION\(\w+, |COMPOSITE\()(\w+), ", table.read_text("utf8"), re.M):
+        for kind in ("", "positive", "unit"):
+            with np.errstate(all="ignore"):
+                y = np.asarray(value(f"{name}(x)", {"x": made(np.random.default_rng(0), (6, 5, kind))}))
+            if np.isfinite(y).all():
+                break
+        if (y != np.rint(y)).any():
+            yield f"{name}(x)", {"x": (6, 5, kind)}
 
 
 def names_of(shapes):
@@ -122,6 +134,9 @@ def cases():
 def value(text, given):
     names = {**reference.NAMES, **{name: reference.matrix(array) for name, array in given.items()}}
     return eval(text, names)  # pylint: disable=eval-used
+
+
+CASES += elementwise()
 
 
 def differences(text, given, weights, name):

@@ -37,8 +37,11 @@
 //   1. its row in operations.def; formulas of several lines in element_formulas.h.
 //   2. its kernels: a function of floats in device/cpu_map_float.h, kernels/map_elements.cl.
 //   3. its gradient in gradient_rules.c.
-//   4. its lines in tests/reference.py, tests/gradients.py and tests/device/map_numpy.py, and its
-//      name in tensor/mpimatmul-programs.7.md.
+//   4. its function in tests/reference.py.
+// Programs, Python, `map`, the reference device and the tests of devices, gradients and rules walk
+// the table. Only a difficult function needs more: its vector form in double
+// (device/cpu_map_double.h), its ranges and tolerances in tests/unit/cpu_map_double_test.c and
+// cpu_map_float_test.c.
 // To add another operation:
 //   1. its row in operations.def (class, flops, accuracy, rules).
 //   2. its shape, and the axes that may be split, in operation_shapes.c.
