@@ -113,9 +113,10 @@ enum mmul_status mmul_program_place(struct mmul_program *program, int x,
 }
 
 // Finds the groups of ranks named by a placement request; 0: none.
-static enum mmul_status find_teams(struct mmul_program *program,
-                                   const struct mmul_placement_request *requested_placement,
-                                   int *rank_group, int *backward_group, struct mmul_error *err) {
+static enum mmul_status find_rank_groups(struct mmul_program *program,
+                                         const struct mmul_placement_request *requested_placement,
+                                         int *rank_group, int *backward_group,
+                                         struct mmul_error *err) {
     *rank_group = requested_placement->on_all ? MMUL_GROUP_ALL : 0;
     *backward_group = 0;
     enum mmul_status status = MMUL_OK;
@@ -142,7 +143,7 @@ enum mmul_status mmul_program_place_as(struct mmul_program *program, int x,
     if (requested_placement->ranks != NULL && mmul_placement_is_mesh(requested_placement->kind))
         return mmul_fail(err, MMUL_ERR_USAGE, "a grid placement needs all ranks");
     enum mmul_status status =
-        find_teams(program, requested_placement, &request.rank_group, &backward_group, err);
+        find_rank_groups(program, requested_placement, &request.rank_group, &backward_group, err);
     request.group_is_requested = request.rank_group != 0;
     if (status == MMUL_OK)
         status = mmul_program_append(program, &request, name, value, err);

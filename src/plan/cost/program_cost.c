@@ -64,7 +64,7 @@ static enum mmul_status find_holders(struct mmul_program_costs *c,
                                      struct mmul_error *err) {
     bool *ranks = NULL, *ranks_of_nodes = NULL, *nodes = NULL;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "a team", err, MMUL_ARRAY(c->holders, 1), MMUL_ARRAY(ranks, cluster->size),
+        "a group of ranks", err, MMUL_ARRAY(c->holders, 1), MMUL_ARRAY(ranks, cluster->size),
         MMUL_ARRAY(ranks_of_nodes, cluster->size), MMUL_ARRAY(nodes, cluster->node_count));
     if (status != MMUL_OK)
         return status;
@@ -163,9 +163,9 @@ void mmul_program_costs_fini(struct mmul_program_costs *costs) {
                   costs->node_shares, costs->node_bytes_per_second);
     mmul_mesh_fini(&costs->mesh);
     if (costs->holders != NULL) {
-        mmul_free((void *)(uintptr_t)costs->holders->ranks);
-        mmul_free((void *)(uintptr_t)costs->holders->ranks_of_nodes);
-        mmul_free((void *)(uintptr_t)costs->holders->nodes);
+        MMUL_FREE_ALL((void *)(uintptr_t)costs->holders->ranks,
+                      (void *)(uintptr_t)costs->holders->ranks_of_nodes,
+                      (void *)(uintptr_t)costs->holders->nodes);
     }
     mmul_free(costs->holders);
     *costs = (struct mmul_program_costs){0};
@@ -264,10 +264,10 @@ static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_p
 
 // Returns the traffic of a value that a group hands on: from its files and parts, or from nodes
 // that have it whole to nodes without it.
-static struct traffic traffic_between_teams(const struct mmul_program_costs *from_costs,
-                                            const struct mmul_program_costs *to_costs,
-                                            enum mmul_placement_kind from,
-                                            enum mmul_placement_kind to) {
+static struct traffic traffic_between_rank_groups(const struct mmul_program_costs *from_costs,
+                                                  const struct mmul_program_costs *to_costs,
+                                                  enum mmul_placement_kind from,
+                                                  enum mmul_placement_kind to) {
     const bool copies = from == MMUL_PLACE_REPLICATE;
     struct traffic t = {.stages = to_costs->node_count - 1};
     double have = 0, want = 0;
@@ -347,12 +347,13 @@ static struct move_cost move_cost(const struct mmul_program_costs *costs,
     return make_move_cost(costs, value, from, to, traffic_of(costs, from, to));
 }
 
-double mmul_program_team_move_seconds(const struct mmul_program_costs *from_costs,
-                                      const struct mmul_program_costs *to_costs,
-                                      const struct mmul_value *value, enum mmul_placement_kind from,
-                                      enum mmul_placement_kind to, double *bytes) {
+double mmul_program_rank_group_move_seconds(const struct mmul_program_costs *from_costs,
+                                            const struct mmul_program_costs *to_costs,
+                                            const struct mmul_value *value,
+                                            enum mmul_placement_kind from,
+                                            enum mmul_placement_kind to, double *bytes) {
     const struct move_cost cost = make_move_cost(
-        to_costs, value, from, to, traffic_between_teams(from_costs, to_costs, from, to));
+        to_costs, value, from, to, traffic_between_rank_groups(from_costs, to_costs, from, to));
     *bytes = cost.bytes;
     return cost.here + cost.network;
 }
@@ -415,26 +416,25 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
     return best;
 }
 
-struct mmul_program_path mmul_program_find_team_path(const struct mmul_program_costs *from_costs,
-                                                     const struct mmul_program_costs *to_costs,
-                                                     const struct mmul_value *value, unsigned have,
-                                                     enum mmul_placement_kind to) {
+struct mmul_program_path mmul_program_find_rank_group_path(
+    const struct mmul_program_costs *from_costs, const struct mmul_program_costs *to_costs,
+    const struct mmul_value *value, unsigned have, enum mmul_placement_kind to) {
     const enum mmul_placement_kind rows = MMUL_PLACE_ROWS;
     const unsigned direct =
         1U << MMUL_PLACE_FILE | 1U << rows | 1U << MMUL_PLACE_COLS | 1U << MMUL_PLACE_REPLICATE;
     struct mmul_program_path best = {.seconds = INFINITY};
     double ignored;
     const double onward =
-        mmul_program_team_move_seconds(from_costs, to_costs, value, rows, to, &ignored);
+        mmul_program_rank_group_move_seconds(from_costs, to_costs, value, rows, to, &ignored);
     for (int kind = 0; kind < MMUL_PLACEMENTS; kind++) {
         const enum mmul_placement_kind from = (enum mmul_placement_kind)kind;
         if ((have >> kind & 1) == 0)
             continue;
         const bool by_rows = (direct >> kind & 1) == 0;
         const double seconds =
-            by_rows
-                ? mmul_program_move_seconds(from_costs, value, from, rows, &ignored) + onward
-                : mmul_program_team_move_seconds(from_costs, to_costs, value, from, to, &ignored);
+            by_rows ? mmul_program_move_seconds(from_costs, value, from, rows, &ignored) + onward
+                    : mmul_program_rank_group_move_seconds(from_costs, to_costs, value, from, to,
+                                                           &ignored);
         if (seconds < best.seconds)
             best = (struct mmul_program_path){from, by_rows, seconds};
     }

@@ -76,10 +76,11 @@ double mmul_program_move_seconds(const struct mmul_program_costs *costs,
 
 // Returns the seconds in which one group hands a value on to another: from a placement on its ranks
 // to one on the other group's ranks.
-double mmul_program_team_move_seconds(const struct mmul_program_costs *from_costs,
-                                      const struct mmul_program_costs *to_costs,
-                                      const struct mmul_value *value, enum mmul_placement_kind from,
-                                      enum mmul_placement_kind to, double *bytes);
+double mmul_program_rank_group_move_seconds(const struct mmul_program_costs *from_costs,
+                                            const struct mmul_program_costs *to_costs,
+                                            const struct mmul_value *value,
+                                            enum mmul_placement_kind from,
+                                            enum mmul_placement_kind to, double *bytes);
 
 // A path of a value from one of the placements in the set `have` (a bit per kind) to another
 // placement: from the nearest of them, directly or by way of rows.
@@ -94,10 +95,9 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
 
 // Finds the path of a value that is handed on to another group: from the nearest placement, or by
 // way of its own group's rows. It ends in rows, columns or whole matrices of the other group.
-struct mmul_program_path mmul_program_find_team_path(const struct mmul_program_costs *from_costs,
-                                                     const struct mmul_program_costs *to_costs,
-                                                     const struct mmul_value *value, unsigned have,
-                                                     enum mmul_placement_kind to);
+struct mmul_program_path mmul_program_find_rank_group_path(
+    const struct mmul_program_costs *from_costs, const struct mmul_program_costs *to_costs,
+    const struct mmul_value *value, unsigned have, enum mmul_placement_kind to);
 
 // Returns the number of panels of an inner range: at most PANELS_MOST, each of at least PANEL_LEAST
 // terms.

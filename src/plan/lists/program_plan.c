@@ -16,7 +16,7 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 
 const struct mmul_program_costs *mmul_program_costs_of(const struct mmul_program_plan *plan,
                                                        int rank_group) {
-    return rank_group > MMUL_GROUP_ALL ? &plan->team_costs[rank_group] : &plan->costs;
+    return rank_group > MMUL_GROUP_ALL ? &plan->rank_group_costs[rank_group] : &plan->costs;
 }
 
 const struct mmul_program_costs *mmul_program_step_costs(const struct mmul_program_plan *plan,

@@ -106,8 +106,8 @@ struct mmul_program_plan {
     struct mmul_program_costs costs; // nodes of the ranks, and shares
     // Owned: costs of the program's groups of ranks, by group (model/rank_groups.h). The first
     // entries belong to no group.
-    struct mmul_program_costs *team_costs;
-    int rank_group_count;              // entries of team_costs
+    struct mmul_program_costs *rank_group_costs;
+    int rank_group_count;              // entries of rank_group_costs
     double *weights;                   // owned, per rank: weights that the shares were made from
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned

@@ -74,12 +74,13 @@ struct search {
 };
 
 // A program without groups of ranks has no groups of ranks in its values either.
-static const struct mmul_program_costs *costs_of_team(const struct search *s, int rank_group) {
+static const struct mmul_program_costs *costs_of_rank_group(const struct search *s,
+                                                            int rank_group) {
     return &s->rank_groups[rank_group > MMUL_GROUP_ALL ? rank_group : MMUL_GROUP_ALL];
 }
 
 static const struct mmul_program_costs *costs_of(const struct search *s, int value) {
-    return costs_of_team(s, s->program->values[value].rank_group);
+    return costs_of_rank_group(s, s->program->values[value].rank_group);
 }
 
 // Returns the path of an operand. Few sets of placements recur, so paths are cached.
@@ -93,8 +94,8 @@ static struct mmul_program_path find_path(struct search *s, const struct mmul_op
         return known[i].path;
     struct mmul_program_path path =
         mmul_program_is_group_move(s->program, o)
-            ? mmul_program_find_team_path(costs_of(s, o->operands[operand]), s->costs,
-                                          &s->program->values[o->operands[operand]], have, to)
+            ? mmul_program_find_rank_group_path(costs_of(s, o->operands[operand]), s->costs,
+                                                &s->program->values[o->operands[operand]], have, to)
             : mmul_program_find_path(s->costs, &s->program->values[o->operands[operand]], have, to);
     if (i < MMUL_PLACEMENTS)
         known[i] = (struct known_path){have, path};
@@ -344,7 +345,7 @@ static enum mmul_status advance_operation(struct search *s, int index, struct mm
     const struct mmul_operation *o = &s->program->operations[index];
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     const size_t bytes = (size_t)s->slot_count;
-    s->costs = costs_of_team(s, mmul_program_operation_group(s->program, o));
+    s->costs = costs_of_rank_group(s, mmul_program_operation_group(s->program, o));
     s->found_count = 0;
     memset(s->table, 0, (size_t)s->table_size * sizeof *s->table);
     memset(s->paths, 0, sizeof s->paths);

@@ -184,7 +184,7 @@ static enum mmul_status bring_value(struct making *m, int value, enum mmul_place
 }
 
 // Hands a value on from the ranks of one group to another, as another value.
-static enum mmul_status hand_to_team(struct making *m, int index, struct mmul_error *err) {
+static enum mmul_status hand_to_rank_group(struct making *m, int index, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
     const struct mmul_value *v = &plan->program->values[o->operands[0]];
@@ -192,8 +192,8 @@ static enum mmul_status hand_to_team(struct making *m, int index, struct mmul_er
                                     *to_costs = mmul_program_costs_of(
                                         plan, plan->program->values[o->result].rank_group);
     const enum mmul_placement_kind to = m->rules[index]->result;
-    const struct mmul_program_path path =
-        mmul_program_find_team_path(from_costs, to_costs, v, placements_of(m, o->operands[0]), to);
+    const struct mmul_program_path path = mmul_program_find_rank_group_path(
+        from_costs, to_costs, v, placements_of(m, o->operands[0]), to);
     int *place_of = m->place_of + (int64_t)o->operands[0] * KINDS;
     enum mmul_placement_kind from = path.from;
     if (path.by_rows && place_of[MMUL_PLACE_ROWS] < 0) {
@@ -204,8 +204,8 @@ static enum mmul_status hand_to_team(struct making *m, int index, struct mmul_er
     from = path.by_rows ? MMUL_PLACE_ROWS : from;
     struct mmul_program_step step = begin_step(MMUL_STEP_MOVE, index);
     step.operands[0] = place_of[from];
-    step.seconds =
-        mmul_program_team_move_seconds(from_costs, to_costs, v, from, to, &step.network_bytes);
+    step.seconds = mmul_program_rank_group_move_seconds(from_costs, to_costs, v, from, to,
+                                                        &step.network_bytes);
     step.result = plan->place_count;
     plan->steps[plan->step_count++] = step;
     m->place_of[(int64_t)o->result * KINDS + (int)to] = step.result;
@@ -327,7 +327,7 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     if (o->kind == MMUL_LOAD_PERSISTENT)
         return add_persistent_value(m, index, err);
     if (mmul_program_is_group_move(plan->program, o))
-        return hand_to_team(m, index, err);
+        return hand_to_rank_group(m, index, err);
     for (int i = 0; status == MMUL_OK && i < o->operand_count; i++) {
         if (o->operands[i] == MMUL_NUMBER)
             continue;
@@ -492,11 +492,11 @@ static enum mmul_status choose_rules(struct making *m, const struct mmul_program
         status = mmul_program_choose(program, costs, rules, &seconds, err);
     if (status == MMUL_OK && (m->rules == NULL || seconds < m->seconds * (1 - 1e-9))) {
         mmul_program_costs_fini(&m->plan->costs);
-        destroy_costs(m->plan->team_costs, m->plan->rank_group_count);
+        destroy_costs(m->plan->rank_group_costs, m->plan->rank_group_count);
         mmul_free(m->rules);
         m->plan->costs = costs[MMUL_GROUP_ALL];
         costs[MMUL_GROUP_ALL] = (struct mmul_program_costs){0};
-        m->plan->team_costs = costs;
+        m->plan->rank_group_costs = costs;
         m->plan->rank_group_count = count;
         m->rules = rules;
         m->seconds = seconds;
@@ -599,7 +599,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     }
     mmul_program_drop_schedules(plan);
     mmul_program_costs_fini(&plan->costs);
-    destroy_costs(plan->team_costs, plan->rank_group_count);
+    destroy_costs(plan->rank_group_costs, plan->rank_group_count);
     mmul_program_destroy(plan->owned);
     MMUL_FREE_ALL(plan->ranks, plan->weights, plan->busy_seconds, plan->node_bytes,
                   plan->shard_bytes, plan->offsets, plan->multiplied, plan->segment_bytes,
