@@ -1119,9 +1119,9 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //                                     row, their columns; stable, NaN last
 //   rope                              1, base, interleaved: row i is at position i; scale below 0
 //                                     rotates in the other direction
-//   sum mean max min var std          1, axis -4 to -1: that size becomes 1; 0: all do. var and
-//                                     std have ddof 0 (numpy's)
-//   prod all any                      1, axis -4 to -1, 0: all. all and any give 0 and 1
+//   sum mean max min var std          1, axis -4 to -1: that size becomes 1; 0: all do, or those
+//   prod all any                      with an entry of axes (batch first) other than 0, if any.
+//                                     var and std have ddof 0 (numpy's); all and any give 0 and 1
 //   cumsum                            1, axis -4 to -1: sums of all elements up to this one
 //   slice                             1, begin, end and step (0: 1) of the four sizes; with a step
 //                                     below 0 from begin down to end + 1, where end may be -1
@@ -1149,7 +1149,7 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //                                     mean of -log softmax at the index (torch's)
 //   mse, binary_cross_entropy         2: means over all elements; of logits and numbers from 0 to 1
 //                                     (torch's with logits)
-//   norm, logsumexp                   1, axis (0: all): the root of the sum of squares,
+//   norm, logsumexp                   1, axis, axes as sum: the root of the sum of squares,
 //                                     log(sum(exp(x))); intermediate results do not overflow
 //   scale_for_squares                 1: of the largest absolute value of an element, or several:
 //                                     1, or a power of two that keeps squares of scaled elements

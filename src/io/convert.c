@@ -13,24 +13,13 @@
 #include "io/tensors.h"
 #include "model/matrix.h"
 
-// Refuses a requested dtype that the format cannot hold, instead of replacing it.
-static enum mmul_status check_output_dtype(const char *out, enum mmul_format format,
-                                           enum mmul_dtype dtype, struct mmul_error *err) {
-    const struct mmul_format_row *row = NULL;
-    enum mmul_status status = mmul_format_choose_output(out, format, &row, err);
-    if (status != MMUL_OK || mmul_format_storable_dtype(row, dtype) == dtype)
-        return status;
-    return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as %s: .%s has no such type", out,
-                     mmul_dtype_name(dtype), row->name);
-}
-
 static enum mmul_status check_options(const char *out, const struct mmul_convert_options *options,
                                       struct mmul_error *err) {
     if (options->bin_version < 0 || options->bin_version > 2) {
         return mmul_fail(err, MMUL_ERR_USAGE, ".bin version %d: expected 1 or 2",
                          options->bin_version);
     }
-    return options->has_dtype ? check_output_dtype(out, options->format, options->dtype, err)
+    return options->has_dtype ? mmul_format_check_dtype(out, options->format, options->dtype, err)
                               : MMUL_OK;
 }
 
@@ -233,7 +222,7 @@ enum mmul_status mmul_generate_file(enum mmul_generator kind, uint64_t seed,
     if (status != MMUL_OK)
         return status;
     request = &taken;
-    status = check_output_dtype(request->path, request->format, request->dtype, err);
+    status = mmul_format_check_dtype(request->path, request->format, request->dtype, err);
     if (status == MMUL_OK)
         status = mmul_output_create(request, &output, err);
     if (status != MMUL_OK)

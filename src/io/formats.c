@@ -517,6 +517,16 @@ enum mmul_dtype mmul_format_storable_dtype(const struct mmul_format_row *row,
     return row->dtypes & HOLDS(dtype) ? dtype : MMUL_F32;
 }
 
+enum mmul_status mmul_format_check_dtype(const char *out, enum mmul_format format,
+                                         enum mmul_dtype dtype, struct mmul_error *err) {
+    const struct mmul_format_row *row = NULL;
+    enum mmul_status status = mmul_format_choose_output(out, format, &row, err);
+    if (status != MMUL_OK || mmul_format_storable_dtype(row, dtype) == dtype)
+        return status;
+    return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as %s: .%s has no such type", out,
+                     mmul_dtype_name(dtype), row->name);
+}
+
 const char *mmul_format_tensor_name(const char *path) {
     const char *first = NULL;
     for (int r = 0; r < ROW_COUNT; r++) {

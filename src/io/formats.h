@@ -88,6 +88,10 @@ enum mmul_status mmul_format_choose_output(const char *path, enum mmul_format as
 enum mmul_dtype mmul_format_storable_dtype(const struct mmul_format_row *row,
                                            enum mmul_dtype dtype);
 
+// Fails with MMUL_ERR_USAGE if `path`, in the format chosen as above, cannot store the dtype.
+enum mmul_status mmul_format_check_dtype(const char *path, enum mmul_format asked,
+                                         enum mmul_dtype dtype, struct mmul_error *err);
+
 // Returns the length of the file's part of an output's path in the format `row`. *tensor: the name
 // of the tensor behind it, "data" if the path gives none.
 size_t mmul_format_file_length(const struct mmul_format_row *row, const char *path,

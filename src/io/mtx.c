@@ -106,11 +106,6 @@ static bool find_line(struct mtx *mtx, enum mmul_status *status, struct mmul_err
 
 // ------------------------------------------------------------------------------------------ header
 
-static bool is_word(const char *begin, const char *end, const char *word) {
-    return (size_t)(end - begin) == strlen(word) &&
-           strncasecmp(begin, word, (size_t)(end - begin)) == 0;
-}
-
 // Reads a word and finds its index among `words`, which end with NULL.
 static enum mmul_status read_choice(struct mtx *mtx, const char *const *words, const char *what,
                                     int *choice, struct mmul_error *err) {
@@ -119,9 +114,9 @@ static enum mmul_status read_choice(struct mtx *mtx, const char *const *words, c
     if (status != MMUL_OK)
         return status;
     for (*choice = 0; words[*choice] != NULL; ++*choice)
-        if (is_word(begin, end, words[*choice]))
+        if (mmul_is_word(begin, end, words[*choice]))
             return MMUL_OK;
-    if (is_word(begin, end, "complex")) {
+    if (mmul_is_word(begin, end, "complex")) {
         mmul_fail(err, MMUL_ERR_DATA, "'%s' holds complex numbers, which are not read",
                   mtx->reader.name);
         mmul_hint(err, "%s", MMUL_HINT_COMPLEX);

@@ -110,15 +110,15 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-static bool is_word(const char *begin, const char *end, const char *word) {
+bool mmul_is_word(const char *begin, const char *end, const char *word) {
     return (size_t)(end - begin) == strlen(word) &&
            strncasecmp(begin, word, (size_t)(end - begin)) == 0;
 }
 
 static bool parse_word(const char *begin, const char *end, double *value) {
-    if (is_word(begin, end, "nan"))
+    if (mmul_is_word(begin, end, "nan"))
         *value = NAN;
-    else if (is_word(begin, end, "inf") || is_word(begin, end, "infinity"))
+    else if (mmul_is_word(begin, end, "inf") || mmul_is_word(begin, end, "infinity"))
         *value = INFINITY;
     else
         return false;

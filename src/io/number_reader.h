@@ -46,6 +46,9 @@ enum mmul_status mmul_number_reader_find_stop(struct mmul_number_reader *reader,
 enum mmul_status mmul_number_reader_skip_line(struct mmul_number_reader *reader,
                                               struct mmul_error *err);
 
+// Returns true if [begin, end) is this word, in any case.
+bool mmul_is_word(const char *begin, const char *end, const char *word);
+
 // Parses all of [begin, end) as a decimal number, nan, inf or infinity (any case, optional sign).
 // The value is rounded to the nearest double in any locale, with any number of digits. 'd' may
 // stand for 'e'. Beyond float64 it is infinite, or 0. Returns false if it is no number.

@@ -334,13 +334,10 @@ enum mmul_status mmul_join_format(const char *name, const char *folder, enum mmu
 // information.
 static enum mmul_status check_output_type(const struct mmul_shard_set *set, const char *out,
                                           enum mmul_format format, struct mmul_error *err) {
-    const struct mmul_format_row *row = NULL;
-    enum mmul_status status = mmul_format_choose_output(out, format, &row, err);
-    if (status != MMUL_OK || mmul_shard_format(set->dtype) == MMUL_FORMAT_BIN ||
-        mmul_format_storable_dtype(row, set->dtype) == set->dtype)
-        return status;
-    return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as %s: .%s has no such type", out,
-                     mmul_dtype_name(set->dtype), row->name);
+    const struct mmul_format_row *ignored;
+    return mmul_shard_format(set->dtype) == MMUL_FORMAT_BIN
+               ? mmul_format_choose_output(out, format, &ignored, err)
+               : mmul_format_check_dtype(out, format, set->dtype, err);
 }
 
 enum mmul_status mmul_join(const char *name, const char *folder, const char *out,

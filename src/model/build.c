@@ -105,11 +105,11 @@ int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x
     const struct mmul_parameters with = {.axis = axis};
     if (axis >= -2)
         return mmul_build_apply(b, kind, &operand, 1, &with);
-    mmul_build_sizes(mmul_build_shape(b, x), sizes);
+    mmul_shape_to_sizes(mmul_build_shape(b, x), sizes);
     const int along = mmul_build_reshape(b, x, mmul_build_shape_around(sizes, AXES + axis));
     sizes[AXES + axis] = 1;
     return mmul_build_reshape(b, mmul_build_reduce(b, kind, along, -2),
-                              mmul_build_shape_of_sizes(sizes));
+                              mmul_sizes_to_shape(sizes));
 }
 
 int mmul_build_reshape(struct mmul_build *b, int x, struct mmul_shape shape) {
@@ -133,7 +133,7 @@ int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const 
 
 int mmul_build_slice_columns(struct mmul_build *b, int x, int64_t begin, int64_t end) {
     int64_t from[AXES] = {0}, to[AXES];
-    mmul_build_sizes(mmul_build_shape(b, x), to);
+    mmul_shape_to_sizes(mmul_build_shape(b, x), to);
     from[AXES - 1] = begin;
     to[AXES - 1] = end;
     return mmul_build_slice(b, x, from, to);
@@ -142,7 +142,7 @@ int mmul_build_slice_columns(struct mmul_build *b, int x, int64_t begin, int64_t
 int mmul_build_flip(struct mmul_build *b, int x, int axis) {
     const struct mmul_term operand = mmul_value_term(x);
     struct mmul_parameters with = {0};
-    mmul_build_sizes(mmul_build_shape(b, x), with.end);
+    mmul_shape_to_sizes(mmul_build_shape(b, x), with.end);
     with.begin[axis] = with.end[axis] - 1;
     with.end[axis] = with.step[axis] = -1;
     return mmul_build_apply(b, MMUL_SLICE, &operand, 1, &with);
@@ -158,15 +158,14 @@ int mmul_build_concat_zeros(struct mmul_build *b, int to, int like, int axis, in
     int64_t sizes[AXES];
     if (many == 0)
         return to;
-    mmul_build_sizes(mmul_build_shape(b, like), sizes);
+    mmul_shape_to_sizes(mmul_build_shape(b, like), sizes);
     sizes[axis] = many;
-    return mmul_build_concat(b, to, mmul_build_fill(b, mmul_build_shape_of_sizes(sizes), false),
-                             axis);
+    return mmul_build_concat(b, to, mmul_build_fill(b, mmul_sizes_to_shape(sizes), false), axis);
 }
 
 int mmul_build_pad(struct mmul_build *b, int value, int axis, int64_t begin, int64_t size) {
     int64_t sizes[AXES];
-    mmul_build_sizes(mmul_build_shape(b, value), sizes);
+    mmul_shape_to_sizes(mmul_build_shape(b, value), sizes);
     int made = mmul_build_concat_zeros(b, MMUL_NO_VALUE, value, axis, begin);
     made = mmul_build_concat(b, made, value, axis);
     return mmul_build_concat_zeros(b, made, value, axis, size - begin - sizes[axis]);
@@ -176,7 +175,7 @@ int mmul_build_pad(struct mmul_build *b, int value, int axis, int64_t begin, int
 // zeros behind the last element are removed again.
 int mmul_build_dilate(struct mmul_build *b, int value, int axis, int64_t step) {
     int64_t sizes[AXES], begin[AXES] = {0};
-    mmul_build_sizes(mmul_build_shape(b, value), sizes);
+    mmul_shape_to_sizes(mmul_build_shape(b, value), sizes);
     if (sizes[axis] == 1)
         return value;
     const struct mmul_shape s = mmul_build_shape_around(sizes, axis);
@@ -184,11 +183,11 @@ int mmul_build_dilate(struct mmul_build *b, int value, int axis, int64_t step) {
         mmul_build_reshape(b, value, (struct mmul_shape){1, 1, s.depth * s.rows, s.cols});
     const int longer = mmul_build_concat_zeros(b, rows, rows, AXES - 1, (step - 1) * s.cols);
     int64_t end[] = {1, s.depth, s.rows * step, s.cols};
-    const int apart = mmul_build_reshape(b, longer, mmul_build_shape_of_sizes(end));
+    const int apart = mmul_build_reshape(b, longer, mmul_sizes_to_shape(end));
     end[2] -= step - 1;
     sizes[axis] = end[2];
     return mmul_build_reshape(b, mmul_build_slice(b, apart, begin, end),
-                              mmul_build_shape_of_sizes(sizes));
+                              mmul_sizes_to_shape(sizes));
 }
 
 int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,
@@ -200,17 +199,6 @@ int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul
 
 int mmul_build_fill(struct mmul_build *b, struct mmul_shape shape, bool with_ones) {
     return mmul_build_generate(b, shape, with_ones ? MMUL_GENERATE_ONES : MMUL_GENERATE_ZEROS, 0);
-}
-
-void mmul_build_sizes(struct mmul_shape shape, int64_t sizes[static 4]) {
-    sizes[0] = shape.batch;
-    sizes[1] = shape.depth;
-    sizes[2] = shape.rows;
-    sizes[3] = shape.cols;
-}
-
-struct mmul_shape mmul_build_shape_of_sizes(const int64_t sizes[static 4]) {
-    return (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
 }
 
 struct mmul_shape mmul_build_shape_around(const int64_t sizes[static 4], int axis) {

@@ -78,10 +78,6 @@ int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul
 // Fills a value with ones or zeros.
 int mmul_build_fill(struct mmul_build *b, struct mmul_shape shape, bool with_ones);
 
-// Convert a shape to sizes by axis, batch first, and back.
-void mmul_build_sizes(struct mmul_shape shape, int64_t sizes[static 4]);
-struct mmul_shape mmul_build_shape_of_sizes(const int64_t sizes[static 4]);
-
 // Returns (1, before, size, behind): the sizes before an axis (0: batch) as one, its own, and those
 // behind it as one.
 struct mmul_shape mmul_build_shape_around(const int64_t sizes[static 4], int axis);

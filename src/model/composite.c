@@ -356,13 +356,74 @@ static int masked_attention(struct mmul_build *b, const struct mmul_composite_ca
     return mmul_build_apply(b, MMUL_ATTENTION, operands, MASK + 1, call->with);
 }
 
+// ----------------------------------------------------------------------------------- several axes
+
+// Finds an order of axes in which the reduced ones are neighbours: the given one if they are, else
+// all others and then these. Returns the place of the last reduced axis.
+static int choose_order(const int is_reduced[static AXES], int order[static AXES]) {
+    int first = 0, last = AXES - 1, reduced = 0, count = 0;
+    while (!is_reduced[first])
+        first++;
+    while (!is_reduced[last])
+        last--;
+    for (int i = 0; i < AXES; i++)
+        reduced += is_reduced[i] != 0;
+    const bool are_neighbours = last - first + 1 == reduced;
+    for (int i = 0; i < AXES; i++)
+        if (!is_reduced[i] && (!are_neighbours || i < first))
+            order[count++] = i;
+    for (int i = 0; i < AXES; i++)
+        if (is_reduced[i])
+            order[count++] = i;
+    const int end = count - 1;
+    for (int i = last + 1; are_neighbours && i < AXES; i++)
+        order[count++] = i;
+    return end;
+}
+
+// Returns true if `axes` names the axes to reduce: with entries other than 0.
+static bool names_axes(const struct mmul_composite_call *call) {
+    const struct mmul_parameters *with = call->with;
+    bool has_any = false;
+    for (int i = 0; i < AXES; i++)
+        has_any |= with->axes[i] != 0;
+    return with->axis == 0 && has_any;
+}
+
+// Reduces several axes as one axis. If several elements are the largest, each gets an equal part of
+// the gradient, over all of these axes.
+static int reduce_merged(struct mmul_build *b, const struct mmul_composite_call *call,
+                         composite *make) {
+    const int *is_reduced = call->with->axes;
+    struct mmul_parameters move = {0}, along = {0};
+    struct mmul_composite_call one = *call;
+    int64_t sizes[AXES], merged[AXES] = {1, 1, 1, 1};
+    bool is_moved = false;
+    along.axis = choose_order(is_reduced, move.axes) - AXES;
+    mmul_shape_to_sizes(mmul_build_shape(b, call->operands[0]), sizes);
+    for (int i = AXES - 1, place = i; i >= 0; i--) {
+        const int *axis = &move.axes[i];
+        merged[place] *= sizes[*axis];
+        place -= i > 0 && !(is_reduced[axis[0]] && is_reduced[axis[-1]]);
+        is_moved |= *axis != i;
+    }
+    const struct mmul_term x = mmul_value_term(call->operands[0]);
+    const int moved = is_moved ? mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &move) : x.value;
+    one.operands[0] = mmul_build_reshape(b, moved, mmul_sizes_to_shape(merged));
+    one.with = &along;
+    for (int i = 0; i < AXES; i++)
+        sizes[i] = is_reduced[i] ? 1 : sizes[i];
+    return mmul_build_reshape(b, make(b, &one), mmul_sizes_to_shape(sizes));
+}
+
 // ------------------------------------------------------------------------------------------- table
 
 // Calls for which an elementary operation of that name exists, which is used instead of the
 // composite.
 enum operation {
     NONE,
-    OF_ROWS_AND_COLS, // along axes -1 and -2
+    OF_NO_AXES,       // none, but the composite reduces one axis, several or all
+    OF_ROWS_AND_COLS, // the same, along axes -1 and -2
     OF_ROWS,          // along axis -1, given or by default
     OF_FLOATS,        // except for a last operand of bools or other whole numbers
 };
@@ -377,11 +438,11 @@ static const struct {
     {"mean", 1, 0, reduction, OF_ROWS_AND_COLS},
     {"max", 1, 0, reduction, OF_ROWS_AND_COLS},
     {"min", 1, 0, reduction, OF_ROWS_AND_COLS},
-    {"var", 1, 0, var, NONE},
-    {"std", 1, 0, standard_deviation, NONE},
-    {"norm", 1, 0, norm, NONE},
+    {"var", 1, 0, var, OF_NO_AXES},
+    {"std", 1, 0, standard_deviation, OF_NO_AXES},
+    {"norm", 1, 0, norm, OF_NO_AXES},
     {"scale_for_squares", 1, 0, scale_of_all, NONE},
-    {"logsumexp", 1, 0, logsumexp, NONE},
+    {"logsumexp", 1, 0, logsumexp, OF_NO_AXES},
     {"softplus", 1, 0, softplus, NONE},
     {"cumsum", 1, 0, apply_along_axis, NONE},
     {"sort", 1, 0, apply_along_axis, OF_ROWS},
@@ -405,9 +466,9 @@ static const struct {
     {"tile", 1, 0, mmul_composite_tile, NONE},
     {"repeat", 1, 0, mmul_composite_repeat, NONE},
     {"outer", 2, 0, mmul_composite_outer, NONE},
-    {"prod", 1, 0, mmul_composite_prod, NONE},
-    {"all", 1, 0, mmul_composite_all, NONE},
-    {"any", 1, 0, mmul_composite_any, NONE},
+    {"prod", 1, 0, mmul_composite_prod, OF_NO_AXES},
+    {"all", 1, 0, mmul_composite_all, OF_NO_AXES},
+    {"any", 1, 0, mmul_composite_any, OF_NO_AXES},
     {"isnan", 1, 0, mmul_composite_isnan, NONE},
     {"ceil", 1, 0, mmul_composite_ceil, NONE},
     {"sign", 1, 0, mmul_composite_sign, NONE},
@@ -465,7 +526,10 @@ enum mmul_status mmul_composite_append(struct mmul_program *program,
     if (check_operands(program, call, which, err) != MMUL_OK)
         return err->status;
     struct mmul_build b = mmul_build_begin(program, call->origin, err);
-    const int made = TABLE[which].make(&b, call);
+    composite *make = TABLE[which].make;
+    const bool reduces =
+        TABLE[which].operation == OF_NO_AXES || TABLE[which].operation == OF_ROWS_AND_COLS;
+    const int made = reduces && names_axes(call) ? reduce_merged(&b, call, make) : make(&b, call);
     if (mmul_build_end(&b) != MMUL_OK)
         return err->status;
     if (name != NULL && made >= b.values) { // not if it is an operand itself

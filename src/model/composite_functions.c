@@ -121,8 +121,8 @@ static int64_t repeat_size(struct mmul_build *b, int64_t x, int64_t y) {
 int mmul_composite_tile(struct mmul_build *b, const struct mmul_composite_call *call) {
     int64_t sizes[AXES], counts[AXES];
     int x = call->operands[0];
-    mmul_build_sizes(mmul_build_shape(b, x), sizes);
-    mmul_build_sizes(call->with->shape, counts);
+    mmul_shape_to_sizes(mmul_build_shape(b, x), sizes);
+    mmul_shape_to_sizes(call->with->shape, counts);
     for (int s = AXES - 1; s >= 0; s--) {
         const struct mmul_shape parts = mmul_build_shape_around(sizes, s);
         sizes[s] = repeat_size(b, sizes[s], counts[s]);
@@ -130,7 +130,7 @@ int mmul_composite_tile(struct mmul_build *b, const struct mmul_composite_call *
             continue;
         const struct mmul_shape one = {1, parts.depth, 1, parts.rows * parts.cols};
         x = broadcast(b, mmul_build_reshape(b, x, one), (struct mmul_shape){1, 1, counts[s], 1});
-        x = mmul_build_reshape(b, x, mmul_build_shape_of_sizes(sizes));
+        x = mmul_build_reshape(b, x, mmul_sizes_to_shape(sizes));
     }
     return x;
 }
@@ -144,7 +144,7 @@ int mmul_composite_repeat(struct mmul_build *b, const struct mmul_composite_call
                         call->with->axis);
         return MMUL_NO_VALUE;
     }
-    mmul_build_sizes(mmul_build_shape(b, x), sizes);
+    mmul_shape_to_sizes(mmul_build_shape(b, x), sizes);
     const struct mmul_shape parts = mmul_build_shape_around(sizes, axis);
     sizes[axis] = repeat_size(b, sizes[axis], count);
     if (count == 1)
@@ -152,7 +152,7 @@ int mmul_composite_repeat(struct mmul_build *b, const struct mmul_composite_call
     const struct mmul_shape one = {parts.depth, parts.rows, 1, parts.cols};
     const int made =
         broadcast(b, mmul_build_reshape(b, x, one), (struct mmul_shape){1, 1, count, 1});
-    return mmul_build_reshape(b, made, mmul_build_shape_of_sizes(sizes));
+    return mmul_build_reshape(b, made, mmul_sizes_to_shape(sizes));
 }
 
 int mmul_composite_outer(struct mmul_build *b, const struct mmul_composite_call *call) {
@@ -243,7 +243,7 @@ struct labelled {
     int64_t labels[AXES];
 };
 
-static bool has_label(const int64_t labels[static AXES], int64_t label) {
+bool mmul_einsum_has_label(const int64_t labels[static AXES], int64_t label) {
     bool found = false;
     for (int s = 0; s < AXES; s++)
         found |= labels[s] == label;
@@ -252,7 +252,7 @@ static bool has_label(const int64_t labels[static AXES], int64_t label) {
 
 static int64_t label_size(const struct mmul_build *b, const struct labelled *x, int64_t label) {
     int64_t sizes[AXES], found = 1;
-    mmul_build_sizes(mmul_build_shape(b, x->value), sizes);
+    mmul_shape_to_sizes(mmul_build_shape(b, x->value), sizes);
     for (int s = 0; s < AXES; s++)
         found = label > 0 && x->labels[s] == label ? sizes[s] : found;
     return found;
@@ -262,8 +262,8 @@ static int64_t label_size(const struct mmul_build *b, const struct labelled *x, 
 static void sum_unused_labels(struct mmul_build *b, struct labelled *x, const int64_t *other,
                               const int64_t *result) {
     for (int s = 0; s < AXES; s++)
-        if (x->labels[s] > 0 && !has_label(other, x->labels[s]) &&
-            !has_label(result, x->labels[s])) {
+        if (x->labels[s] > 0 && !mmul_einsum_has_label(other, x->labels[s]) &&
+            !mmul_einsum_has_label(result, x->labels[s])) {
             x->value = mmul_build_reduce(b, MMUL_SUM, x->value, s - AXES);
             x->labels[s] = 0;
         }
@@ -315,8 +315,8 @@ static void find_order(struct mmul_build *b, const struct labelled *x, const str
                        const int64_t *result, struct order *order) {
     *order = (struct order){.sizes = {1, 1, 1, 1}};
     for (int s = 0; s < AXES; s++) {
-        const bool in_x = result[s] > 0 && has_label(x->labels, result[s]),
-                   in_y = result[s] > 0 && has_label(y->labels, result[s]);
+        const bool in_x = result[s] > 0 && mmul_einsum_has_label(x->labels, result[s]),
+                   in_y = result[s] > 0 && mmul_einsum_has_label(y->labels, result[s]);
         if (in_x || in_y)
             add_label(b, order,
                       !in_y   ? OF_FIRST
@@ -325,8 +325,8 @@ static void find_order(struct mmul_build *b, const struct labelled *x, const str
                       in_x ? x : y, result[s]);
     }
     for (int s = 0; s < AXES; s++)
-        if (x->labels[s] > 0 && has_label(y->labels, x->labels[s])) {
-            if (!has_label(result, x->labels[s]))
+        if (x->labels[s] > 0 && mmul_einsum_has_label(y->labels, x->labels[s])) {
+            if (!mmul_einsum_has_label(result, x->labels[s]))
                 add_label(b, order, ADDED_UP, x, x->labels[s]);
             if (label_size(b, x, x->labels[s]) != label_size(b, y, x->labels[s]))
                 mmul_build_fail(b, MMUL_ERR_DATA, "einsum: sizes %lld and %lld of a label differ",
@@ -392,6 +392,6 @@ int mmul_composite_einsum(struct mmul_build *b, const struct mmul_composite_call
     for (int s = 0; s < AXES; s++)
         if (result[s] > 0)
             labels[wanted++] = result[s];
-    z.value = mmul_build_reshape(b, made, mmul_build_shape_of_sizes(sizes));
+    z.value = mmul_build_reshape(b, made, mmul_sizes_to_shape(sizes));
     return b->err->status == MMUL_OK ? permute_to_labels(b, &z, labels, wanted) : MMUL_NO_VALUE;
 }

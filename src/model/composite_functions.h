@@ -46,3 +46,6 @@ int mmul_composite_sign(struct mmul_build *b, const struct mmul_composite_call *
 // Sums products of elements with equal labels. begin, end, axes: a label (above 0) of each of the
 // four sizes of x, of y and of the result; 0: the size is 1 and has no label.
 int mmul_composite_einsum(struct mmul_build *b, const struct mmul_composite_call *call);
+
+// Returns true if one of the labels is `label`.
+bool mmul_einsum_has_label(const int64_t labels[static 4], int64_t label);

@@ -27,9 +27,9 @@ static int sum_to_shape(struct mmul_build *b, int value, struct mmul_shape whole
                         struct mmul_shape part) {
     int64_t have[AXES], all[AXES], want[AXES];
     double times = 1;
-    mmul_build_sizes(mmul_build_shape(b, value), have);
-    mmul_build_sizes(whole, all);
-    mmul_build_sizes(part, want);
+    mmul_shape_to_sizes(mmul_build_shape(b, value), have);
+    mmul_shape_to_sizes(whole, all);
+    mmul_shape_to_sizes(part, want);
     for (int s = AXES - 1; s >= 0; s--) {
         if (want[s] != 1 || all[s] == 1)
             continue;
@@ -217,8 +217,6 @@ enum mmul_status mmul_program_add_gradients(struct mmul_program *program,
                           MMUL_ARRAY(known.pieces.pieces, program->operation_count));
     if (status == MMUL_OK)
         status = add_gradients(program, request, &known, gradients, err);
-    mmul_free(known.gradients);
-    mmul_free(known.depends);
-    mmul_free(known.pieces.pieces);
+    MMUL_FREE_ALL(known.gradients, known.depends, known.pieces.pieces);
     return status;
 }

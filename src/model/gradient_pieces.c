@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "model/gradient_pieces.h"
 
+#include "model/matrix.h"
+
 enum { AXES = 4 };
 
 // ------------------------------------------------------------------------------------------ pieces
@@ -35,7 +37,7 @@ void mmul_gradient_join_pieces(struct mmul_gradient_traversal *w, int of) {
         return;
     const int rank_group = p->rank_group;
     p->rank_group = choose_group(p, w->pieces, of);
-    mmul_build_sizes(p->values[of].shape, sizes);
+    mmul_shape_to_sizes(p->values[of].shape, sizes);
     for (; next != NULL; next = find_first_piece(w->pieces, of)) {
         const struct mmul_piece piece = *next;
         *next = w->pieces->pieces[--w->pieces->count];
@@ -56,7 +58,7 @@ void mmul_gradient_add_piece(struct mmul_gradient_traversal *w, int operand, int
     int64_t sizes[AXES];
     if (gradient == MMUL_NO_VALUE)
         return;
-    mmul_build_sizes(mmul_build_shape(w->b, gradient), sizes);
+    mmul_shape_to_sizes(mmul_build_shape(w->b, gradient), sizes);
     const struct mmul_piece given = {of, axis, begin, begin + sizes[axis], gradient};
     for (int i = 0; i < w->pieces->count; i++) {
         const struct mmul_piece *p = &w->pieces->pieces[i];

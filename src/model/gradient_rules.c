@@ -466,8 +466,8 @@ static int remove_steps(const struct mmul_gradient_traversal *w, int dy,
 static void slice_rule(struct mmul_gradient_traversal *w) {
     int64_t all[AXES], have[AXES], begin[AXES];
     int dy = remove_steps(w, expand_gradient(w), begin), axis = -1;
-    mmul_build_sizes(shape_of(w, 0), all);
-    mmul_build_sizes(mmul_build_shape(w->b, dy), have);
+    mmul_shape_to_sizes(shape_of(w, 0), all);
+    mmul_shape_to_sizes(mmul_build_shape(w->b, dy), have);
     for (int s = AXES - 1; s >= 0; s--) {
         if (all[s] == have[s])
             continue;
@@ -497,8 +497,8 @@ static void concat_rule(struct mmul_gradient_traversal *w) {
     const int axis = w->operation.with.axis + AXES, dy = expand_gradient(w);
     int64_t begin[AXES] = {0}, end[AXES], sizes[AXES];
     for (int i = 0; i < 2; i++) {
-        mmul_build_sizes(result_shape(w), end);
-        mmul_build_sizes(shape_of(w, i), sizes);
+        mmul_shape_to_sizes(result_shape(w), end);
+        mmul_shape_to_sizes(shape_of(w, i), sizes);
         end[axis] = begin[axis] + sizes[axis];
         if (is_wanted(w, i))
             mmul_gradient_add(w, i, mmul_build_slice(w->b, dy, begin, end));

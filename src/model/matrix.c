@@ -16,6 +16,17 @@ int64_t mmul_shape_matrices(struct mmul_shape shape) {
     return shape.batch * shape.depth;
 }
 
+void mmul_shape_to_sizes(struct mmul_shape shape, int64_t sizes[static 4]) {
+    sizes[0] = shape.batch;
+    sizes[1] = shape.depth;
+    sizes[2] = shape.rows;
+    sizes[3] = shape.cols;
+}
+
+struct mmul_shape mmul_sizes_to_shape(const int64_t sizes[static 4]) {
+    return (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
+}
+
 bool mmul_shape_count(struct mmul_shape shape, int64_t *count) {
     const int64_t sizes[] = {shape.batch, shape.depth, shape.rows, shape.cols};
     int64_t product = 1;

@@ -4,6 +4,10 @@
 
 #include "mpimatmul_local.h"
 
+// Convert a shape to sizes by axis, batch first, and back.
+void mmul_shape_to_sizes(struct mmul_shape shape, int64_t sizes[static 4]);
+struct mmul_shape mmul_sizes_to_shape(const int64_t sizes[static 4]);
+
 // Counts the elements of a shape; false if the product does not fit int64 or a size is negative.
 bool mmul_shape_count(struct mmul_shape shape, int64_t *count);
 

@@ -13,17 +13,6 @@ enum { AXES = 4, LEADING = AXES - 1 }; // axes that count as rows
 // Indices are stored as floats.
 static const int64_t INDEX_LIMIT = 1 << 24;
 
-static void sizes_of(struct mmul_shape shape, int64_t sizes[AXES]) {
-    sizes[0] = shape.batch;
-    sizes[1] = shape.depth;
-    sizes[2] = shape.rows;
-    sizes[3] = shape.cols;
-}
-
-static struct mmul_shape shape_of(const int64_t sizes[AXES]) {
-    return (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
-}
-
 // Formats "cannot WHAT 'x' (1 x 1 x 3 x 4) and 'y' (...)", the beginning of an error about two
 // operands.
 static void format_pair(const struct mmul_operation_row *row, const struct mmul_operand_info *x,
@@ -69,8 +58,8 @@ static enum mmul_status broadcast(const struct mmul_operation_row *row,
     static const char *const names[] = {"batch sizes", "depths", "rows", "columns"};
     int64_t left[AXES], right[AXES], both[AXES];
     char pair[512];
-    sizes_of(x->shape, left);
-    sizes_of(y->shape, right);
+    mmul_shape_to_sizes(x->shape, left);
+    mmul_shape_to_sizes(y->shape, right);
     for (int s = 0; s < AXES; s++) {
         both[s] = left[s] == 1 ? right[s] : left[s];
         if (left[s] == right[s] || left[s] == 1 || right[s] == 1)
@@ -81,7 +70,7 @@ static enum mmul_status broadcast(const struct mmul_operation_row *row,
         mmul_hint(err, "sizes of 1 are broadcast");
         return err->status;
     }
-    *shape = shape_of(both);
+    *shape = mmul_sizes_to_shape(both);
     return MMUL_OK;
 }
 
@@ -206,7 +195,7 @@ enum mmul_status mmul_shape_of_slice(const struct mmul_operation_row *row,
     const struct mmul_parameters *with = call->with;
     int64_t have[AXES], sizes[AXES];
     (void)row;
-    sizes_of(x->shape, have);
+    mmul_shape_to_sizes(x->shape, have);
     for (int s = 0; s < AXES; s++) {
         const int64_t step = mmul_slice_step(with, s);
         char by[32] = "";
@@ -220,7 +209,7 @@ enum mmul_status mmul_shape_of_slice(const struct mmul_operation_row *row,
                              (long long)with->begin[s], (long long)with->end[s], by, s - AXES,
                              x->name, (long long)have[s]);
     }
-    *shape = shape_of(sizes);
+    *shape = mmul_sizes_to_shape(sizes);
     return MMUL_OK;
 }
 
@@ -248,7 +237,7 @@ enum mmul_status mmul_shape_of_permute(const struct mmul_operation_row *row,
     int64_t have[AXES], sizes[AXES];
     unsigned seen = 0;
     (void)row;
-    sizes_of(call->operands[0].shape, have);
+    mmul_shape_to_sizes(call->operands[0].shape, have);
     for (int s = 0; s < AXES; s++) {
         if (axes[s] < 0 || axes[s] >= AXES || (seen >> axes[s] & 1) != 0)
             return mmul_fail(
@@ -258,7 +247,7 @@ enum mmul_status mmul_shape_of_permute(const struct mmul_operation_row *row,
         seen |= 1U << axes[s];
         sizes[s] = have[axes[s]];
     }
-    *shape = shape_of(sizes);
+    *shape = mmul_sizes_to_shape(sizes);
     return MMUL_OK;
 }
 
@@ -272,8 +261,8 @@ enum mmul_status mmul_shape_of_concat(const struct mmul_operation_row *row,
     if (axis < 0 || axis >= AXES)
         return mmul_fail(err, MMUL_ERR_USAGE, "cannot concat along axis %d: expected -4 to -1",
                          call->with->axis);
-    sizes_of(x->shape, left);
-    sizes_of(y->shape, right);
+    mmul_shape_to_sizes(x->shape, left);
+    mmul_shape_to_sizes(y->shape, right);
     for (int s = 0; s < AXES; s++) {
         if (s == axis || left[s] == right[s])
             continue;
@@ -283,7 +272,7 @@ enum mmul_status mmul_shape_of_concat(const struct mmul_operation_row *row,
                          call->with->axis, (long long)left[s], (long long)right[s], s - AXES);
     }
     left[axis] += right[axis];
-    *shape = shape_of(left);
+    *shape = mmul_sizes_to_shape(left);
     return MMUL_OK;
 }
 
@@ -475,8 +464,8 @@ static int64_t rows_of(struct mmul_shape shape) {
 // Returns the product of the equal leading axes: groups with one element of each.
 static int64_t count_equal_leading(struct mmul_shape x, struct mmul_shape y) {
     int64_t left[AXES], right[AXES], groups = 1;
-    sizes_of(x, left);
-    sizes_of(y, right);
+    mmul_shape_to_sizes(x, left);
+    mmul_shape_to_sizes(y, right);
     for (int s = 0; s < LEADING; s++) {
         if (left[s] != right[s])
             return groups;
@@ -487,7 +476,7 @@ static int64_t count_equal_leading(struct mmul_shape x, struct mmul_shape y) {
 
 static int64_t groups_of_slice(const struct mmul_operation_call *call) {
     int64_t sizes[AXES], groups = 1;
-    sizes_of(call->operands[0].shape, sizes);
+    mmul_shape_to_sizes(call->operands[0].shape, sizes);
     for (int s = 0; s < LEADING; s++) {
         if (mmul_slice_step(call->with, s) != 1 || mmul_slice_size(call->with, s) != sizes[s])
             return groups;
@@ -502,7 +491,7 @@ static int64_t groups_of_permute(const struct mmul_operation_call *call, struct 
     const int *axes = call->with->axes;
     int64_t sizes[AXES], groups = 1;
     bool is_same = true;
-    sizes_of(x, sizes);
+    mmul_shape_to_sizes(x, sizes);
     for (int s = 0; s < AXES; s++)
         is_same &= axes[s] == s;
     for (int s = 0, from = 0; s < AXES; s++) {
@@ -519,7 +508,7 @@ static int64_t groups_of_permute(const struct mmul_operation_call *call, struct 
 
 static int64_t groups_of_concat(const struct mmul_operation_call *call) {
     int64_t sizes[AXES], groups = 1;
-    sizes_of(call->operands[0].shape, sizes);
+    mmul_shape_to_sizes(call->operands[0].shape, sizes);
     if (call->with->axis == -1)
         return MMUL_ROW_BY_ROW;
     for (int s = 0; s < AXES + call->with->axis; s++)

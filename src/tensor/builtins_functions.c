@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "model/composite_functions.h"
 #include "tensor/builtins.h"
 
 // ----------------------------------------------------------------------------- indices, whole axes
@@ -345,13 +346,6 @@ static enum mmul_status read_term(struct mmul_evaluator *e, const struct mmul_no
     return MMUL_OK;
 }
 
-static bool has_label(const int64_t labels[static MMUL_AXES_MOST], int64_t label) {
-    bool found = false;
-    for (int s = 0; s < MMUL_AXES_MOST; s++)
-        found |= labels[s] == label;
-    return found;
-}
-
 // Chooses the result without '->': the letters that occur in one term only, in alphabetical order.
 static enum mmul_status choose_result(struct mmul_evaluator *e, const struct mmul_node *at,
                                       const struct mmul_parameters *with,
@@ -359,7 +353,7 @@ static enum mmul_status choose_result(struct mmul_evaluator *e, const struct mmu
     int64_t found[2 * MMUL_AXES_MOST];
     *count = 0;
     for (int64_t c = 'A'; c <= 'z'; c++)
-        if (has_label(with->begin, c) != has_label(with->end, c))
+        if (mmul_einsum_has_label(with->begin, c) != mmul_einsum_has_label(with->end, c))
             found[(*count)++] = c;
     if (*count > MMUL_AXES_MOST)
         return mmul_evaluator_fail(e, at, "einsum: the result has %d axes: at most %d", *count,
@@ -385,7 +379,8 @@ static enum mmul_status read_result(struct mmul_evaluator *e, const struct mmul_
         return mmul_evaluator_fail(e, at, "einsum: expected letters, a comma and '->'");
     for (int s = 0; status == MMUL_OK && s < MMUL_AXES_MOST; s++) {
         with->axes[s] = (int)labels[s];
-        if (labels[s] > 0 && !has_label(with->begin, labels[s]) && !has_label(with->end, labels[s]))
+        if (labels[s] > 0 && !mmul_einsum_has_label(with->begin, labels[s]) &&
+            !mmul_einsum_has_label(with->end, labels[s]))
             return mmul_evaluator_fail(e, at, "einsum: '%c' is in no operand", (char)labels[s]);
     }
     return status;

@@ -265,64 +265,6 @@ enum mmul_status mmul_reduce(struct mmul_evaluator *e, const struct mmul_node *a
     return mmul_apply_operation(e, at, &call, x, result);
 }
 
-// Finds an order of axes in which the reduced ones are neighbours: the given one if they are, else
-// all others and then these. Returns the place of the last reduced axis.
-static int choose_order(const bool is_reduced[static MMUL_AXES_MOST],
-                        int order[static MMUL_AXES_MOST]) {
-    int first = 0, last = MMUL_AXES_MOST - 1, reduced = 0, count = 0;
-    while (!is_reduced[first])
-        first++;
-    while (!is_reduced[last])
-        last--;
-    for (int i = 0; i < MMUL_AXES_MOST; i++)
-        reduced += is_reduced[i];
-    const bool are_neighbours = last - first + 1 == reduced;
-    for (int i = 0; i < MMUL_AXES_MOST; i++)
-        if (!is_reduced[i] && (!are_neighbours || i < first))
-            order[count++] = i;
-    for (int i = 0; i < MMUL_AXES_MOST; i++)
-        if (is_reduced[i])
-            order[count++] = i;
-    const int end = count - 1;
-    for (int i = last + 1; are_neighbours && i < MMUL_AXES_MOST; i++)
-        order[count++] = i;
-    return end;
-}
-
-// Reduces several axes, but not all, as one axis. The result has the axes of x, with size 1 where
-// they are reduced. If several elements are the largest, each gets an equal
-// part of the gradient, over all of these axes.
-static enum mmul_status reduce_merged(struct mmul_evaluator *e, const struct mmul_node *at,
-                                      const char *operation, const struct mmul_object *x,
-                                      const bool is_reduced[static MMUL_AXES_MOST],
-                                      struct mmul_object *result) {
-    struct mmul_call move = {.operation = "permute", .operand_count = 1},
-                     merge = {.operation = "reshape", .operand_count = 1}, restore = merge;
-    struct mmul_object moved = {.axes = MMUL_AXES_MOST}, merged = moved, reduced;
-    int64_t sizes[MMUL_AXES_MOST], one[MMUL_AXES_MOST] = {1, 1, 1, 1};
-    const int end = choose_order(is_reduced, move.with.axes);
-    mmul_object_sizes(x, sizes);
-    for (int i = MMUL_AXES_MOST - 1, place = i; i >= 0; i--) {
-        const int *axis = &move.with.axes[i];
-        one[place] *= sizes[*axis];
-        place -= i > 0 && !(is_reduced[axis[0]] && is_reduced[axis[-1]]);
-    }
-    for (int i = 0; i < MMUL_AXES_MOST; i++)
-        sizes[i] = is_reduced[i] ? 1 : sizes[i];
-    merge.with.shape = (struct mmul_shape){one[0], one[1], one[2], one[3]};
-    restore.with.shape = (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
-    bool is_moved = false;
-    for (int i = 0; i < MMUL_AXES_MOST; i++)
-        is_moved |= move.with.axes[i] != i;
-    enum mmul_status status = is_moved ? mmul_apply_operation(e, at, &move, x, &moved) : MMUL_OK;
-    if (status == MMUL_OK)
-        status = mmul_apply_operation(e, at, &merge, is_moved ? &moved : x, &merged);
-    if (status == MMUL_OK)
-        status = mmul_reduce(e, at, operation, end - MMUL_AXES_MOST, &merged, &reduced);
-    result->axes = x->axes;
-    return status == MMUL_OK ? mmul_apply_operation(e, at, &restore, &reduced, result) : status;
-}
-
 enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                      const struct mmul_node *call,
                                      const struct mmul_argument *arguments,
@@ -330,21 +272,23 @@ enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul
     const struct mmul_object *x = &arguments[0].object;
     bool all = arguments[1].node == NULL || arguments[1].object.kind == MMUL_OBJECT_NONE;
     bool stays = true, is_reduced[MMUL_AXES_MOST] = {all, all, all, all};
-    int count = 0, axis = 0; // counted from the end
+    struct mmul_call made = {.operation = builtin->operation, .operand_count = 1};
+    int count = 0;
     enum mmul_status status = mmul_argument_check_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && !all)
         status = mmul_argument_get_axes_of(e, builtin, &arguments[1], x, is_reduced);
     if (status == MMUL_OK && arguments[2].node != NULL)
         status = mmul_argument_get_bool(e, &arguments[2], "keepdims", &stays);
-    for (int i = 0; i < MMUL_AXES_MOST; i++) {
+    for (int i = 0; i < MMUL_AXES_MOST; i++)
         count += is_reduced[i];
-        axis = is_reduced[i] ? i - MMUL_AXES_MOST : axis;
-    }
     all = all || count == x->axes;
-    if (status == MMUL_OK && !all && count > 1)
-        status = reduce_merged(e, call, builtin->operation, x, is_reduced, result);
-    else if (status == MMUL_OK)
-        status = mmul_reduce(e, call, builtin->operation, all ? 0 : axis, x, result);
+    for (int i = 0; i < MMUL_AXES_MOST && !all; i++) {
+        made.with.axes[i] = count > 1 && is_reduced[i];
+        made.with.axis = count == 1 && is_reduced[i] ? i - MMUL_AXES_MOST : made.with.axis;
+    }
+    result->axes = x->axes;
+    if (status == MMUL_OK)
+        status = mmul_apply_operation(e, call, &made, x, result);
     const bool is_sum = strcmp(builtin->name, "mean") == 0 || strcmp(builtin->name, "sum") == 0;
     if (status == MMUL_OK && x->are_pairs && all && is_sum)
         status = mmul_evaluator_warn(

@@ -370,23 +370,6 @@ argmax = _index_reduction("argmax", "largest")
 argmin = _index_reduction("argmin", "smallest")
 
 
-def _merged(name, x, axes):
-    """Merges axes, counted from the end, into one and reduces that: the library reduces one axis. The
-    result keeps the axes with size 1. If several elements are the largest, each gets an equal part of
-    the gradient, over all of these axes."""
-    kept = [axis for axis in range(-x.ndim, 0) if axis not in axes]
-    first, last = builtins.min(axes), builtins.max(axes)
-    if last - first + 1 == len(axes):  # neighbours: the others stay before and behind them
-        order = [*range(-x.ndim, 0)]
-    else:
-        order, last = kept + sorted(axes), -1
-    moved = permute(x, [axis + x.ndim for axis in order]) if order != sorted(order) else x
-    sizes = [n for n, axis in zip(moved.shape, order) if axis not in axes]
-    sizes.insert(len(sizes) + last + 1, math.prod(x.shape[axis] for axis in axes))
-    made = apply(name, [reshape(moved, [1] * (2 - len(sizes)) + sizes)], axis=last)
-    return reshape(made, [1 if axis in axes else n for n, axis in zip(x.shape, range(-x.ndim, 0))])
-
-
 def _reduction(name, what, operator_name=None):
     kind = operator_name or name
 
@@ -401,10 +384,9 @@ def _reduction(name, what, operator_name=None):
         axes = range(-x.ndim, 0) if axis is None else [_along(name, x, a) for a in _sizes("axis", axis)]
         if not axes or len(set(axes)) < len(axes):
             raise Error(64, f"{name}: duplicate axis: {axis}" if axes else f"{name}: axis is an empty tuple")
-        if 1 < len(axes) < x.ndim:
-            made = _merged(kind, x, axes)
-        else:
-            made = apply(kind, [x], axis=axes[0] if len(axes) == 1 < x.ndim else 0)
+        along = axes if len(axes) < x.ndim else ()  # none: all
+        made = apply(kind, [x], axis=along[0] if len(along) == 1 else 0,
+                     axes=tuple(len(along) > 1 and i in along for i in range(-4, 0)))
         return _drop_axes(made, [not keepdims and i - x.ndim in axes for i in range(x.ndim)])
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"{what} along one or several axes (None: all), which stay with size 1 unless keepdims=False."
