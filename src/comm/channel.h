@@ -18,10 +18,15 @@
 // at once on all members, and no byte moves.
 #pragma once
 
-// To add an encoding of bytes, such as compression, change these. In message.c the trailer of a
-// message would have its length. In channel.c chunks of scatter and gather need all lengths
-// beforehand, because MPI does. Buffers are sized in plan/lists/footprint.c. The rate of links is
-// predicted in exec/setup/traffic_cost.c.
+// To add an encoding of bytes, such as compression, change these.
+//
+//     length of a message       message.c: the trailer would have it.
+//     length of a chunk         channel.c: MPI needs the lengths of all members beforehand.
+//     relays                    channel.c: a packet of a cargo with `memory` leaves from its place
+//                               there, and arrives in its place. It would need a buffer.
+//     rows that are stolen      exec/tasks/steals.c sends chunks as messages, beside the channels.
+//     size of buffers, chunks   plan/lists/footprint.c, plan/product/schedule_memory.c.
+//     predicted rate of links   exec/setup/traffic_cost.c.
 
 #include "comm/transport.h"
 

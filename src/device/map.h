@@ -18,6 +18,15 @@
 // generate has no operands; its seed depends on the rows of the matrix before the block.
 #pragma once
 
+// To add a user's own kernel, change these.
+//
+//     a class of its own   model/operation.h; parts of operands that a block needs: map.c.
+//     its text             model/program.h, exec/job/program_pack.c, plan_cache.c.
+//     compiled programs    opencl_device.h: one per kernel file, one kernel per operation. Texts of
+//                          users need a list. opencl_program.c, opencl_map.c.
+//     other devices        exec/worker/host_map.c. The check repeats samples by reference_map.c, so
+//                          it needs a version for the CPU.
+
 #include "base/parallel.h"
 #include "device/device.h"
 #include "model/operation.h"

@@ -6,6 +6,18 @@
 // to other values.
 #pragma once
 
+// To add a value that changes in place, such as a cache of keys and values, change these. Today a
+// value is made once.
+//
+//     order of its writers, readers   plan/program/program_make.c: one place per placement, which
+//                                     stays valid (place_of).
+//     lifetime of its memory          plan/program/program_memory.c: up to its last reader; held.c:
+//                                     from program to program.
+//     its size in a plan              exec/job/plan_cache.c: the key has all sizes.
+//     caches by address               exec/worker/tile_cache.c, host_map.c.
+//     checks of its readers           exec/steps/product.c, map_check.c read operands again.
+//     texts                           tensor/jobs.c.
+
 #include "comm/shared_memory.h"
 #include "exec/memory/progress.h"
 #include "exec/setup/context.h"
