@@ -109,9 +109,7 @@ void mmul_context_destroy(struct mmul_context *context) {
     mmul_device_close(context->device);
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);
-    mmul_free(context->tests);
-    mmul_free(context->shard_folder);
-    mmul_free(context->shard_folders);
+    MMUL_FREE_ALL(context->tests, context->shard_folder, context->shard_folders);
     mmul_text_fini(&context->warnings);
     mmul_text_fini(&context->all_warnings);
     mmul_free(context->warning_lines);

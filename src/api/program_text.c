@@ -36,9 +36,7 @@ static enum mmul_status memory_init(const struct mmul_program_plan *plan, struct
 }
 
 static void memory_fini(struct memory *memory) {
-    mmul_free(memory->bytes);
-    mmul_free(memory->device);
-    mmul_free(memory->nodes);
+    MMUL_FREE_ALL(memory->bytes, memory->device, memory->nodes);
 }
 
 // Returns the number of operands of the step and all its fused operations.

@@ -21,10 +21,7 @@ struct verification {
 
 static void verification_fini(struct verification *v) {
     mmul_check_destroy(v->check);
-    mmul_free(v->a);
-    mmul_free(v->b);
-    mmul_free(v->c);
-    mmul_free(v->wrong);
+    MMUL_FREE_ALL(v->a, v->b, v->c, v->wrong);
 }
 
 // Allocates one matrix of a stack.

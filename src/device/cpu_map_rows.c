@@ -471,11 +471,6 @@ enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error
         status = MMUL_ALLOCATE_RAW(rows.places, 2 * parts * rows.cols, "rows", err);
     if (status == MMUL_OK)
         mmul_cpu_run_parts(map, parts, map->rows, make_rows, &rows);
-    mmul_free(rows.frequencies);
-    mmul_free(rows.turns);
-    mmul_free(rows.places);
-    mmul_free(rows.room);
-    mmul_free(vectors[0]);
-    mmul_free(vectors[1]);
+    MMUL_FREE_ALL(rows.frequencies, rows.turns, rows.places, rows.room, vectors[0], vectors[1]);
     return status;
 }

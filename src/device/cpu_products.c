@@ -87,9 +87,7 @@ static enum mmul_status map_buffers(int threads, struct mmul_error *err) {
     if (status == MMUL_OK)
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, SIDE, SIDE, 1, a, SIDE, b, SIDE,
                     0, c, SIDE);
-    mmul_free(a);
-    mmul_free(b);
-    mmul_free(c);
+    MMUL_FREE_ALL(a, b, c);
     return status;
 }
 

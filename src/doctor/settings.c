@@ -95,9 +95,7 @@ enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *sett
     settings->keeps_domains = is_true_value(keeps_domains);
     settings->root_allowed =
         is_set_to_one("OMPI_ALLOW_RUN_AS_ROOT") && is_set_to_one("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
-    mmul_free(sources.tune);
-    mmul_free(sources.user);
-    mmul_free(sources.system);
+    MMUL_FREE_ALL(sources.tune, sources.user, sources.system);
     return MMUL_OK;
 }
 

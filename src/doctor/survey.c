@@ -375,9 +375,7 @@ enum mmul_status mmul_survey_run(const struct mmul_survey_request *order, struct
             close_conversation(&state, m, visit->machines[m].end);
         mmul_remote_session_fini(&state.conversations[m]);
     }
-    mmul_free(state.conversations);
-    mmul_free(state.active);
-    mmul_free(state.has_answered);
+    MMUL_FREE_ALL(state.conversations, state.active, state.has_answered);
     if (status != MMUL_OK)
         mmul_survey_fini(visit);
     return status;

@@ -274,10 +274,6 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
     if (matrix == NULL)
         return;
     release_file(matrix);
-    mmul_free(matrix->fortran);
-    mmul_free(matrix->reordered);
-    mmul_free(matrix->name);
-    mmul_free(matrix->path);
-    mmul_free(matrix->tensor);
-    mmul_free(matrix);
+    MMUL_FREE_ALL(matrix->fortran, matrix->reordered, matrix->name, matrix->path, matrix->tensor,
+                  matrix);
 }

@@ -276,11 +276,7 @@ static void discard_output(struct mmul_output *output) {
     if (output->locked >= 0)
         close(output->locked);
     json_decref(output->metadata);
-    mmul_free(output->name);
-    mmul_free(output->tensor);
-    mmul_free(output->path);
-    mmul_free(output->part);
-    mmul_free(output);
+    MMUL_FREE_ALL(output->name, output->tensor, output->path, output->part, output);
 }
 
 // Leaves a shared file. The last output to leave publishes the file if all were committed.

@@ -333,12 +333,7 @@ enum mmul_status mmul_pickle_parse(const unsigned char *bytes, size_t count, con
     if (status != MMUL_OK)
         mmul_pickle_fini(pickle);
     pickle->bytes = status == MMUL_OK ? (size_t)(m.at - bytes) : m.is_cut ? count : 0;
-    mmul_free(m.values);
-    mmul_free(m.items);
-    mmul_free(m.classes);
-    mmul_free(m.stack);
-    mmul_free(m.memo);
-    mmul_free(m.records);
+    MMUL_FREE_ALL(m.values, m.items, m.classes, m.stack, m.memo, m.records);
     return status;
 }
 

@@ -323,9 +323,8 @@ enum mmul_status mmul_placements_read(const char *path, struct mmul_placements *
 
 void mmul_placements_destroy(struct mmul_placements *placements) {
     for (int i = 0; placements != NULL && i < placements->count; i++) {
-        mmul_free(placements->rules[i].pattern);
-        mmul_free(placements->rules[i].backward);
-        mmul_free(placements->rules[i].ranks);
+        MMUL_FREE_ALL(placements->rules[i].pattern, placements->rules[i].backward,
+                      placements->rules[i].ranks);
     }
     for (int i = 0; placements != NULL && i < placements->notice_count; i++)
         mmul_free(placements->notices[i]);

@@ -41,15 +41,9 @@ enum mmul_status mmul_shard_set_create(int parts, struct mmul_shard_set **set,
 void mmul_shard_set_destroy(struct mmul_shard_set *set) {
     if (set == NULL)
         return;
-    if (set->kept != NULL) {
-        mmul_free(set->kept->changed_ns);
-        mmul_free(set->kept->weights);
-        mmul_free(set->kept->hosts);
-    }
-    mmul_free(set->kept);
-    mmul_free(set->offsets);
-    mmul_free(set->hashes);
-    mmul_free(set);
+    if (set->kept != NULL)
+        MMUL_FREE_ALL(set->kept->changed_ns, set->kept->weights, set->kept->hosts);
+    MMUL_FREE_ALL(set->kept, set->offsets, set->hashes, set);
 }
 
 enum mmul_status mmul_shard_set_make_persistent(struct mmul_shard_set *set,

@@ -27,10 +27,7 @@ enum mmul_status mmul_cluster_create(int size, int node_count, int device_count,
 void mmul_cluster_destroy(struct mmul_cluster *cluster) {
     if (cluster == NULL)
         return;
-    mmul_free(cluster->ranks);
-    mmul_free(cluster->nodes);
-    mmul_free(cluster->devices);
-    mmul_free(cluster);
+    MMUL_FREE_ALL(cluster->ranks, cluster->nodes, cluster->devices, cluster);
 }
 
 int mmul_cluster_next_rank(const struct mmul_cluster *cluster, int rank) {

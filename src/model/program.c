@@ -25,11 +25,8 @@ void mmul_program_destroy(struct mmul_program *program) {
         mmul_free(program->kept[i].offsets);
         mmul_free(program->kept[i].weights);
     }
-    mmul_free(program->kept);
-    mmul_free(program->rank_groups);
-    mmul_free(program->values);
-    mmul_free(program->operations);
-    mmul_free(program);
+    MMUL_FREE_ALL(program->kept, program->rank_groups, program->values, program->operations,
+                  program);
 }
 
 enum mmul_status mmul_program_begin_copy(const struct mmul_program *program, int capacity,

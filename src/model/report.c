@@ -11,10 +11,7 @@
 void mmul_report_destroy(struct mmul_report *report) {
     if (report == NULL)
         return;
-    mmul_free(report->ranks);
-    mmul_free(report->operations);
-    mmul_free(report->sent_bytes);
-    mmul_free(report->parts);
+    MMUL_FREE_ALL(report->ranks, report->operations, report->sent_bytes, report->parts);
     mmul_text_fini(&report->unused);
     mmul_text_fini(&report->warnings);
     mmul_free(report->warning_lines);

@@ -66,9 +66,7 @@ int64_t mmul_trace_dropped(const struct mmul_trace *trace) {
 void mmul_traces_destroy(struct mmul_traces *traces) {
     if (traces == NULL)
         return;
-    mmul_free(traces->events);
-    mmul_free(traces->ranks);
-    mmul_free(traces);
+    MMUL_FREE_ALL(traces->events, traces->ranks, traces);
 }
 
 // One span of a transfer. Begins are on root's clock.

@@ -159,9 +159,7 @@ void mmul_script_token_texts_free(struct mmul_script *script) {
         mmul_guard_destroy(text->guard);
         if (text->mapped != NULL)
             munmap(text->mapped, (size_t)text->bytes);
-        mmul_free(text->ids);
-        mmul_free(text->points);
-        mmul_free(text);
+        MMUL_FREE_ALL(text->ids, text->points, text);
     }
 }
 

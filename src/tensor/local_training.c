@@ -109,9 +109,7 @@ static enum mmul_status run_node_programs(struct mmul_evaluator *e, const struct
 static void end_node_programs(struct mmul_evaluator *e, struct node_programs *p) {
     for (int i = 0; p->of != NULL && i < p->count; i++)
         mmul_program_destroy(p->of[i]);
-    mmul_free(p->of);
-    mmul_free(p->holds.all);
-    mmul_free(p->others.all);
+    MMUL_FREE_ALL(p->of, p->holds.all, p->others.all);
     e->apart = NULL;
     e->context = e->script->runner.context;
     e->program = p->all.program;

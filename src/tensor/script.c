@@ -217,9 +217,7 @@ void mmul_script_destroy(struct mmul_script *script) {
     mmul_inputs_destroy(script->inputs);
     json_decref(script->printed);
     mmul_arena_fini(&script->arena);
-    mmul_free((void *)script->source.name);
-    mmul_free(script->text);
-    mmul_free(script);
+    MMUL_FREE_ALL((void *)script->source.name, script->text, script);
 }
 
 const struct mmul_program *mmul_script_program(const struct mmul_script *script) {

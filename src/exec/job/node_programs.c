@@ -76,9 +76,7 @@ struct delivery {
 };
 
 static void delivery_fini(struct delivery *d) {
-    mmul_free(d->sizes);
-    mmul_free(d->all);
-    mmul_free(d->mine);
+    MMUL_FREE_ALL(d->sizes, d->all, d->mine);
 }
 
 static enum mmul_status append_bytes(struct delivery *d, const void *bytes, int64_t count,

@@ -437,11 +437,7 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
         (void)mmul_program_fit_footprint(plan, context->cluster); // identical result on all ranks
         status = mmul_comm_agree(comm, mmul_program_check_memory(plan, context->cluster, err), err);
     }
-    mmul_free(p.taken_bytes);
-    mmul_free(p.most_bytes);
-    mmul_free(p.extra_bytes);
-    mmul_free(p.products);
-    mmul_free(p.maps);
+    MMUL_FREE_ALL(p.taken_bytes, p.most_bytes, p.extra_bytes, p.products, p.maps);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
         plan->steps[i].claim_share = find_claim_share(&p, &plan->steps[i]);
     if (status == MMUL_OK)

@@ -43,9 +43,7 @@ void mmul_fused_topk_abandon(struct mmul_stage *stage) {
 }
 
 void mmul_fused_topk_release(struct mmul_fused_topk *search) {
-    mmul_free(search->product);
-    mmul_free(search->best);
-    mmul_free(search->merged);
+    MMUL_FREE_ALL(search->product, search->best, search->merged);
     search->product = search->best = search->merged = NULL;
 }
 
