@@ -83,6 +83,8 @@ enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_er
     }
     if (unreadable)
         return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s'", path);
+    if (json_error_code(&problem) == json_error_out_of_memory)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the JSON of '%s'", path);
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not valid JSON: line %d, column %d: %s", path,
                      problem.line, problem.column, problem.text);
 }
@@ -91,6 +93,8 @@ enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *na
                                  struct mmul_error *err) {
     json_error_t problem;
     json_t *parsed = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &problem);
+    if (parsed == NULL && json_error_code(&problem) == json_error_out_of_memory)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the JSON of '%s'", name);
     if (parsed == NULL)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not valid: byte %d of its JSON: %s", name,
                          problem.position, problem.text);
@@ -224,6 +228,8 @@ enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul
     if (descriptor >= 0)
         return store_in_descriptor(descriptor, path, text, err);
     const bool exists = lstat(path, &found) == 0;
+    if (!exists && errno != ENOENT)
+        return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create '%s'", path);
     if (exists && S_ISDIR(found.st_mode))
         return mmul_fail(err, MMUL_ERR_CREATE, "cannot write '%s': it is a folder", path);
     if (exists && !S_ISREG(found.st_mode))

@@ -7,7 +7,8 @@
 
 #include "mpimatmul_local.h"
 
-// Reads a file and rejects duplicate keys. Fails with MMUL_ERR_NO_INPUT or MMUL_ERR_DATA.
+// Reads a file and rejects duplicate keys. Fails with MMUL_ERR_NO_INPUT, MMUL_ERR_DATA or
+// MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_error *err);
 
 // Reads the unchanged text of a file, zero-terminated. The caller releases it with mmul_free. Fails
@@ -15,7 +16,7 @@ enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_er
 enum mmul_status mmul_text_load(const char *path, char **text, struct mmul_error *err);
 
 // Parses `count` bytes that were read from file `name`; rejects duplicate keys. Fails with
-// MMUL_ERR_DATA.
+// MMUL_ERR_DATA or MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *name, json_t **value,
                                  struct mmul_error *err);
 

@@ -53,8 +53,10 @@ enum mmul_status mmul_fail_errno(struct mmul_error *err, enum mmul_status status
         snprintf(text + length, sizeof text - length, ": the limit on file size (ulimit -f) is %s",
                  mmul_bytes_format(limit, allowed));
         status = MMUL_ERR_SYSTEM;
-    } else
+    } else {
         snprintf(text + length, sizeof text - length, ": %s", strerror(errnum));
+        status = errnum == ENOMEM ? MMUL_ERR_SYSTEM : status;
+    }
     set_text(err, status, text);
     struct rlimit files;
     if (errnum == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0)

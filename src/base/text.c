@@ -80,6 +80,13 @@ void mmul_text_fini(struct mmul_text *text) {
     *text = (struct mmul_text){0};
 }
 
+bool mmul_text_is_utf8(const char *text) {
+    int length = 1;
+    for (; *text != '\0' && length > 0; text += length)
+        length = mmul_utf8_length(text);
+    return length > 0;
+}
+
 void mmul_text_copy(char *target, size_t capacity, const char *source) {
     if (capacity == 0)
         return;

@@ -30,6 +30,9 @@ static inline const char *mmul_text_plural(int64_t count) {
     return count == 1 ? "" : "s";
 }
 
+// Returns true if all of the text is valid UTF-8, as JSON requires.
+bool mmul_text_is_utf8(const char *text);
+
 // Copies at most `capacity - 1` bytes and terminates. Cuts the tail.
 void mmul_text_copy(char *target, size_t capacity, const char *source);
 

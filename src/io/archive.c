@@ -4,6 +4,7 @@
 // lock. Does not look at what members hold.
 #include "io/archive.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <zip.h>
@@ -81,34 +82,54 @@ static zip_int64_t span_call(void *context, void *data, zip_uint64_t length,
     }
 }
 
-// Returns a source for the whole file. NULL: out of memory, or fstat failed.
-static zip_source_t *span_source(int fd) {
+static enum mmul_status fail_memory(const char *name, struct mmul_error *err) {
+    return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate an archive for '%s'", name);
+}
+
+// Makes a source for the whole file. Fails with MMUL_ERR_SYSTEM.
+static enum mmul_status create_span_source(int fd, const char *name, zip_source_t **source,
+                                           struct mmul_error *err) {
     struct stat found;
     struct span *span = NULL;
-    struct mmul_error ignored;
-    if (fstat(fd, &found) != 0 || MMUL_ALLOCATE(span, 1, "a file", &ignored) != MMUL_OK)
-        return NULL;
+    if (fstat(fd, &found) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot get the size of '%s'", name);
+    if (MMUL_ALLOCATE(span, 1, "a file", err) != MMUL_OK)
+        return err->status;
     *span = (struct span){.fd = fd, .bytes = found.st_size};
     zip_error_init(&span->problem);
-    zip_source_t *source = zip_source_function_create(span_call, span, NULL);
-    if (source == NULL)
+    zip_source_t *made = zip_source_function_create(span_call, span, NULL);
+    if (made == NULL) {
         mmul_free(span);
-    return source;
+        return fail_memory(name, err);
+    }
+    *source = made;
+    return MMUL_OK;
+}
+
+// Reports a failed read. A failure of memory or of the disk is no fault of the file's.
+static enum mmul_status fail_read(zip_error_t *problem, const char *name, struct mmul_error *err) {
+    if (zip_error_code_zip(problem) == ZIP_ER_MEMORY)
+        return fail_memory(name, err);
+    const bool is_of_disk =
+        zip_error_system_type(problem) == ZIP_ET_SYS && zip_error_code_system(problem) != 0;
+    const enum mmul_status status = is_of_disk ? MMUL_ERR_NO_INPUT : MMUL_ERR_DATA;
+    return mmul_fail(err, status, "cannot read '%s': %s", name, zip_error_strerror(problem));
 }
 
 enum mmul_status mmul_archive_open(int fd, const char *name, const char *kind,
                                    struct mmul_archive **archive, struct mmul_error *err) {
     struct mmul_archive *made = NULL;
     zip_error_t problem;
-    zip_source_t *source = span_source(fd);
-    if (source == NULL)
-        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate an archive for '%s'", name);
+    zip_source_t *source = NULL;
+    if (create_span_source(fd, name, &source, err) != MMUL_OK)
+        return err->status;
     zip_error_init(&problem);
     zip_t *opened = zip_open_from_source(source, ZIP_RDONLY, &problem);
     if (opened == NULL) {
         zip_source_free(source);
-        mmul_fail(err, MMUL_ERR_DATA, "'%s' is not %s: %s", name, kind,
-                  zip_error_strerror(&problem));
+        if (fail_read(&problem, name, err) == MMUL_ERR_DATA)
+            mmul_fail(err, MMUL_ERR_DATA, "'%s' is not %s: %s", name, kind,
+                      zip_error_strerror(&problem));
         zip_error_fini(&problem);
         return err->status;
     }
@@ -172,8 +193,7 @@ enum mmul_status mmul_archive_open_member(struct mmul_archive *archive, int64_t 
     }
     zip_file_t *file = zip_fopen_index(archive->zip, (zip_uint64_t)member, 0);
     if (file == NULL)
-        return mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", name,
-                         zip_strerror(archive->zip));
+        return fail_read(zip_get_error(archive->zip), name, err);
     if (MMUL_ALLOCATE(made, 1, "a member of an archive", err) != MMUL_OK) {
         zip_fclose(file);
         return err->status;
@@ -196,8 +216,7 @@ enum mmul_status mmul_archive_read(struct mmul_archive_stream *stream, void *dst
     while (done < count) {
         zip_int64_t now = zip_fread(stream->file, (char *)dst + done, (zip_uint64_t)(count - done));
         if (now < 0)
-            return mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", stream->name,
-                             zip_file_strerror(stream->file));
+            return fail_read(zip_file_get_error(stream->file), stream->name, err);
         if (now == 0)
             break;
         done += now;
@@ -276,24 +295,40 @@ static zip_int64_t sink_call(void *context, void *data, zip_uint64_t length,
     }
 }
 
-static bool add_member(zip_t *archive, int member, const char *name, const char *ending) {
+static enum mmul_status fail_write(zip_t *archive, const char *name, struct mmul_error *err) {
+    zip_error_t *problem = zip_get_error(archive);
+    const int code = zip_error_code_zip(problem);
+    if (code == ZIP_ER_MEMORY || code == ZIP_ER_OK) // some functions of libzip record no failure
+        return fail_memory(name, err);
+    if (zip_error_system_type(problem) == ZIP_ET_SYS && zip_error_code_system(problem) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_IO, zip_error_code_system(problem),
+                               "cannot write '%s'", name);
+    return mmul_fail(err, MMUL_ERR_IO, "cannot write '%s': %s", name, zip_error_strerror(problem));
+}
+
+static enum mmul_status add_member(zip_t *archive, const struct mmul_archive_part *part,
+                                   const char *ending, const char *name, struct mmul_error *err) {
     enum { FIRST_OF_JANUARY_1980 = 0x21 };
     const zip_uint32_t owners_file = (zip_uint32_t)0100600 << 16; // mode as numpy sets it
     struct mmul_text file = {0};
-    zip_source_t *source = span_source(member);
+    zip_source_t *source = NULL;
     zip_int64_t index = -1;
-    mmul_text_add(&file, "%s%s", name, ending);
-    if (source != NULL && !file.failed)
+    mmul_text_add(&file, "%s%s", part->name, ending);
+    enum mmul_status status =
+        file.failed ? fail_memory(name, err) : create_span_source(part->fd, name, &source, err);
+    if (status == MMUL_OK) {
         index = zip_file_add(archive, file.data, source, ZIP_FL_ENC_UTF_8);
-    mmul_text_fini(&file);
-    if (index < 0) {
-        zip_source_free(source);
-        return false;
+        if (index < 0)
+            zip_source_free(source);
+        if (index < 0 ||
+            zip_set_file_compression(archive, (zip_uint64_t)index, ZIP_CM_STORE, 0) != 0 ||
+            zip_file_set_external_attributes(archive, (zip_uint64_t)index, 0, ZIP_OPSYS_UNIX,
+                                             owners_file) != 0 ||
+            zip_file_set_dostime(archive, (zip_uint64_t)index, 0, FIRST_OF_JANUARY_1980, 0) != 0)
+            status = fail_write(archive, name, err);
     }
-    return zip_set_file_compression(archive, (zip_uint64_t)index, ZIP_CM_STORE, 0) == 0 &&
-           zip_file_set_external_attributes(archive, (zip_uint64_t)index, 0, ZIP_OPSYS_UNIX,
-                                            owners_file) == 0 &&
-           zip_file_set_dostime(archive, (zip_uint64_t)index, 0, FIRST_OF_JANUARY_1980, 0) == 0;
+    mmul_text_fini(&file);
+    return status;
 }
 
 enum mmul_status mmul_archive_write(const struct mmul_archive_content *content, int to,
@@ -304,22 +339,16 @@ enum mmul_status mmul_archive_write(const struct mmul_archive_content *content, 
     zip_source_t *target = zip_source_function_create(sink_call, &sink, NULL);
     zip_t *archive =
         target != NULL ? zip_open_from_source(target, ZIP_CREATE | ZIP_TRUNCATE, NULL) : NULL;
-    bool is_added = archive != NULL;
-    for (int i = 0; is_added && i < content->count; i++)
-        is_added =
-            add_member(archive, content->parts[i].fd, content->parts[i].name, content->ending);
     if (archive == NULL) {
         zip_source_free(target);
-        status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate an archive for '%s'", name);
-    } else if (!is_added || zip_close(archive) != 0) {
-        const int errnum = zip_error_system_type(zip_get_error(archive)) == ZIP_ET_SYS
-                               ? zip_error_code_system(zip_get_error(archive))
-                               : 0;
-        status = errnum != 0 ? mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", name)
-                             : mmul_fail(err, MMUL_ERR_IO, "cannot write '%s': %s", name,
-                                         zip_strerror(archive));
-        zip_discard(archive);
+        status = fail_memory(name, err);
     }
+    for (int i = 0; status == MMUL_OK && i < content->count; i++)
+        status = add_member(archive, &content->parts[i], content->ending, name, err);
+    if (status == MMUL_OK && zip_close(archive) != 0)
+        status = fail_write(archive, name, err);
+    if (status != MMUL_OK && archive != NULL)
+        zip_discard(archive);
     zip_error_fini(&sink.problem);
     return status;
 }

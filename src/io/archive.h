@@ -9,7 +9,8 @@ struct mmul_archive_stream;
 
 // Opens the archive in the open file `fd`. `fd` is borrowed until the archive is closed, and its
 // position does not change. `name` and `kind` ("a valid .npz file") are for errors. An archive is
-// used by one thread at a time. Fails with MMUL_ERR_DATA and MMUL_ERR_SYSTEM. Closed with
+// used by one thread at a time. Reading fails with MMUL_ERR_DATA (not an archive),
+// MMUL_ERR_NO_INPUT (the disk) and MMUL_ERR_SYSTEM (memory), here and below. Closed with
 // mmul_archive_close, NULL is legal.
 enum mmul_status mmul_archive_open(int fd, const char *name, const char *kind,
                                    struct mmul_archive **archive, struct mmul_error *err);
@@ -34,15 +35,15 @@ bool mmul_archive_refuses(struct mmul_archive *archive, int64_t member,
 bool mmul_archive_member_begins_with(struct mmul_archive *archive, int64_t member,
                                      const unsigned char *bytes, int count);
 
-// Opens a member for reading from its beginning. `name` is for errors and borrowed. Fails with
-// MMUL_ERR_DATA. Ended with mmul_archive_close_member, NULL is legal.
+// Opens a member for reading from its beginning. `name` is for errors and borrowed. Ended
+// with mmul_archive_close_member, NULL is legal.
 enum mmul_status mmul_archive_open_member(struct mmul_archive *archive, int64_t member,
                                           const char *name, struct mmul_archive_stream **stream,
                                           struct mmul_error *err);
 void mmul_archive_close_member(struct mmul_archive_stream *stream);
 
 // Reads the next `count` bytes, or fewer at the member's end. *got: number of bytes read. Reading
-// to the end verifies the member's checksum. Fails with MMUL_ERR_DATA.
+// to the end verifies the member's checksum.
 enum mmul_status mmul_archive_read(struct mmul_archive_stream *stream, void *dst, int64_t count,
                                    int64_t *got, struct mmul_error *err);
 

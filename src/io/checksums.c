@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "io/npz.h"
 #include "io/tensors.h"
 #include "io/transfer.h"
@@ -94,16 +95,19 @@ enum mmul_status mmul_checksums_add(struct json_t *texts,
     json_t *stored = json_object();
     enum mmul_status status = hash_all(texts, checked, count, &all, err);
     if (status == MMUL_OK) {
-        json_object_set_new(stored, key, format_hash(all));
-        json_object_update(stored, texts);
+        if (json_object_set_new(stored, key, format_hash(all)) != 0 ||
+            (texts != NULL && json_object_update(stored, texts) != 0))
+            status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate checksums");
     }
     for (int i = 0; status == MMUL_OK && i < count; i++) {
         char *name = NULL;
         status = make_key(checked[i].name, &name, err);
-        if (status == MMUL_OK &&
-            json_object_set_new(stored, name, format_hash(checked[i].hash)) != 0)
+        if (status == MMUL_OK && !mmul_text_is_utf8(checked[i].name))
             status = mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor: it is not UTF-8",
                                checked[i].name);
+        else if (status == MMUL_OK &&
+                 json_object_set_new(stored, name, format_hash(checked[i].hash)) != 0)
+            status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate checksums");
         mmul_free(name);
     }
     if (status == MMUL_OK)

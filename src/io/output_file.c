@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "io/formats.h"
 #include "io/output_path.h"
 #include "io/standard_stream.h"
@@ -149,10 +150,14 @@ static enum mmul_status copy_metadata(struct mmul_output *output, const struct m
                              ? "metadata texts belong to the first tensor of a file"
                              : "only .safetensors files hold metadata texts");
     output->metadata = json_object();
-    for (const char *const *text = request->metadata; text[0] != NULL; text += 2)
-        if (json_object_set_new(output->metadata, text[0], json_string(text[1])) != 0)
+    for (const char *const *text = request->metadata; text[0] != NULL; text += 2) {
+        if (!mmul_text_is_utf8(text[0]) || !mmul_text_is_utf8(text[1]))
             return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': a text is not UTF-8",
                              request->path);
+        if (json_object_set_new(output->metadata, text[0], json_string(text[1])) != 0)
+            return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the texts of '%s'",
+                             request->path);
+    }
     return MMUL_OK;
 }
 

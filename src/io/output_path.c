@@ -65,7 +65,7 @@ enum mmul_status mmul_output_choose_paths(struct mmul_output *output, size_t fil
     if (status != MMUL_OK)
         return status;
     bool exists = stat(output->path, &found) == 0;
-    if (!exists && errno == ENAMETOOLONG) // the temporary file's name may be shorter
+    if (!exists && errno != ENOENT) // a file may exist: its permissions are unknown
         return fail_create(output, errno, err);
     if (exists && !S_ISREG(found.st_mode)) {
         return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it is %s", output->name,
@@ -196,8 +196,11 @@ static enum mmul_status try_create_temporary(const struct mmul_output *output, i
     if (fd < 0)
         return errno == EEXIST ? MMUL_OK : fail_create(output, errno, err);
     const bool is_ours = try_lock(fd);
-    if (fstat(fd, &made) != 0)
+    if (fstat(fd, &made) != 0) {
         status = fail_create(output, errno, err);
+        if (is_ours)
+            (void)unlink(output->part); // locked until now, so it is this run's
+    }
     if (status == MMUL_OK && is_ours && name_leads_to(output, &made))
         *locked = fd;
     else
@@ -239,7 +242,10 @@ enum mmul_status mmul_output_create_temporary(struct mmul_output *output,
     int fd = -1;
     if (output->path == NULL)
         return mmul_unnamed_file_create(&output->fd, err);
-    if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count))
+    const bool exists = stat(output->path, &found) == 0;
+    if (!exists && errno != ENOENT)
+        return fail_create(output, errno, err);
+    if (exists && is_input(&found, inputs, input_count))
         return fail_input(output, err);
     mmul_unfinished_begin_creation();
     enum mmul_status status = create_temporary(output, inputs, input_count, &fd, err);

@@ -239,24 +239,35 @@ enum mmul_status mmul_safetensors_parse(const char *json, size_t json_bytes, int
 
 // ----------------------------------------------------------------------------------------- writing
 
+static enum mmul_status check_name(const char *name, struct mmul_error *err) {
+    if (strcmp(name, metadata_key) == 0)
+        return mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor of .safetensors files",
+                         metadata_key);
+    if (!mmul_text_is_utf8(name))
+        return mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor: it is not UTF-8", name);
+    return MMUL_OK;
+}
+
 // Adds the tensor's entry to the header. `begin` is the offset of its elements. Returns false if
-// its name is not UTF-8.
+// memory is short.
 static bool add_entry(json_t *root, const struct mmul_safetensors_tensor *tensor, int64_t begin) {
     enum { SIZES = 4 };
     const struct mmul_shape s = tensor->shape;
     const int64_t all[SIZES] = {s.batch, s.depth, s.rows, s.cols};
     int dimensions = tensor->dimensions, type = 0;
     json_t *sizes = json_array();
+    bool is_complete = sizes != NULL;
     while (types[type].dtype != tensor->dtype)
         type++;
     if (dimensions == 0)
         dimensions = mmul_shape_axes(s);
     for (int i = SIZES - dimensions; i < SIZES; i++)
-        json_array_append_new(sizes, json_integer(all[i]));
+        is_complete = json_array_append_new(sizes, json_integer(all[i])) == 0 && is_complete;
     json_t *entry =
-        json_pack("{s:s,s:o,s:[I,I]}", "dtype", types[type].name, "shape", sizes, "data_offsets",
+        json_pack("{s:s,s:O,s:[I,I]}", "dtype", types[type].name, "shape", sizes, "data_offsets",
                   (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
-    return entry != NULL && json_object_set_new(root, tensor->name, entry) == 0;
+    json_decref(sizes);
+    return json_object_set_new(root, tensor->name, entry) == 0 && is_complete;
 }
 
 enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_content *content,
@@ -265,26 +276,28 @@ enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_content *
     enum { PREFIX = MMUL_SAFETENSORS_PREFIX_BYTES, ALIGNMENT = 64 };
     const struct mmul_safetensors_tensor *tensors = content->tensors;
     int64_t begin = 0;
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < content->count; i++)
+        status = check_name(tensors[i].name, err);
+    if (status != MMUL_OK)
+        return status;
     json_t *root = json_object();
-    if (content->metadata != NULL)
-        json_object_set(root, metadata_key, content->metadata);
-    for (int i = 0; i < content->count; i++) {
-        if (strcmp(tensors[i].name, metadata_key) == 0) {
-            json_decref(root);
-            return mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor of .safetensors files",
-                             metadata_key);
-        }
-        if (!add_entry(root, &tensors[i], begin)) {
-            json_decref(root);
-            return mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor: it is not UTF-8",
-                             tensors[i].name);
-        }
+    bool is_complete =
+        content->metadata == NULL || json_object_set(root, metadata_key, content->metadata) == 0;
+    for (int i = 0; is_complete && i < content->count; i++) {
+        is_complete = add_entry(root, &tensors[i], begin);
         begin += tensors[i].bytes;
     }
-    size_t json_bytes = json_dumpb(root, (char *)header + PREFIX, capacity - PREFIX, JSON_COMPACT);
+    // 0: memory is short. Larger than the capacity: nothing is complete.
+    size_t json_bytes =
+        is_complete ? json_dumpb(root, (char *)header + PREFIX, capacity - PREFIX, JSON_COMPACT)
+                    : 0;
     json_decref(root);
+    if (json_bytes == 0)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a header for tensor '%s'",
+                         tensors[0].name);
     size_t total = (PREFIX + json_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (json_bytes == 0 || total > capacity)
+    if (total > capacity)
         return mmul_fail(err, MMUL_ERR_USAGE, "'%.40s...' is too long a name for a tensor",
                          tensors[0].name);
     memset(header + PREFIX + json_bytes, ' ', total - PREFIX - json_bytes);

@@ -24,7 +24,7 @@ enum mmul_status mmul_safetensors_json_bytes(const unsigned char *bytes, size_t 
 // `dimensions` (1 to 4) sizes of its shape, and `bytes` of elements. 0 dimensions: leading sizes of
 // 1 are left out, down to two. The header is padded so that elements begin on a multiple of 64
 // bytes. *length is the padded length. Fails with MMUL_ERR_USAGE: a name that is not UTF-8 or is
-// __metadata__, or a header longer than `capacity`.
+// __metadata__, or a header longer than `capacity`; MMUL_ERR_SYSTEM (memory).
 struct mmul_safetensors_tensor {
     const char *name;
     struct mmul_shape shape;

@@ -82,6 +82,7 @@ enum mmul_status mmul_script_copy_text(struct mmul_evaluator *e, const char **te
 // Adds the file to the current program.
 static enum mmul_status add_file(struct mmul_evaluator *e, struct mmul_script_file *file) {
     file->job = e->job;
+    file->value = -1; // until the program has it
     if (file->matrix != NULL)
         return mmul_program_load(e->program, file->matrix, &file->value, e->err);
     return mmul_program_load_kept(e->program, e->script->shard_folder, mmul_kept_name(file->path),

@@ -361,7 +361,7 @@ enum mmul_status mmul_held_types_infer(struct mmul_held_types *foreseen, struct 
     }
     for (const struct mmul_script_file *file = script->files; status == MMUL_OK && file != NULL;
          file = file->next)
-        if (mmul_program_is_rounded(program, file->value)) {
+        if (file->value >= 0 && mmul_program_is_rounded(program, file->value)) {
             struct line *others = foreseen->rounded;
             status = add_line(foreseen, &foreseen->rounded, file->path, err);
             if (status == MMUL_OK)

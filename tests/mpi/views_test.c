@@ -242,7 +242,7 @@ static void test_choices(void) {
            "fewer files than can be mapped may be opened");
     mmul_mappings_close(&job.views);
     job.maps[0] = job.maps[1] = MMUL_MAPS_C_IN;
-    tap_ok(failed_with(&job, open_views(&job), MMUL_ERR_USAGE, "as the plan requires"),
+    tap_ok(failed_with(&job, open_views(&job), MMUL_ERR_SYSTEM, "as the plan requires"),
            "a file that cannot be mapped is refused on all ranks");
     job.files.c_in = c_in;
     end_job(&job);

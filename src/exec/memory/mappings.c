@@ -224,7 +224,7 @@ static enum mmul_status find_source(const struct mmul_comm *comm, const struct o
     const struct offer *offer = &offers->all[matrix];
     bool is_root = comm->rank == 0;
     if (is_root ? !offer->is_usable : !offer->is_file || matrix == C)
-        return mmul_fail(err, MMUL_ERR_USAGE, "cannot map '%s' as the plan requires", offer->name);
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot map '%s' as the plan requires", offer->name);
     source->offset = offer->extent.offset;
     source->bytes = offer->extent.bytes;
     source->writable = matrix == C;

@@ -53,8 +53,7 @@ enum mmul_status mmul_mappings_find(struct mmul_context *context,
 // Collective over world. Reads nothing: pages are loaded on first access, which is cheapest. The
 // matrices and the output must stay open until the views are closed, but the output may be
 // committed before. On failure nothing is left. Fails with MMUL_ERR_NO_INPUT (another node sees a
-// different file now), MMUL_ERR_USAGE (node_maps names a matrix that cannot be mapped),
-// MMUL_ERR_SYSTEM.
+// different file now), MMUL_ERR_SYSTEM (also: node_maps names a matrix that cannot be mapped).
 enum mmul_status mmul_mappings_open(struct mmul_context *context,
                                     const struct mmul_product_files *files,
                                     const unsigned *node_maps, struct mmul_mappings *views,
