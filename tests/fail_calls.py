@@ -3,14 +3,22 @@
 """Lets one call of a run fail, for every call in turn: fail_calls.py SELECTION RUN... KIND...
 
 RUN is one of RUNS with its number of ranks, such as mul:2. KIND is one of KINDS.
-SELECTION: `all` calls, `sites` (the first call of each call stack), `~TEXT` (those with TEXT in their function or in a
-library of their stack), A-B (numbers), or K (every K-th call). tests/lib/fail_call.c makes the call fail. A first run
-without a failure counts the calls of each rank.
+SELECTION is one of these:
+- `all`: all calls
+- `sites`: the first call of each call stack
+- `~TEXT`: the sites with TEXT in their function or in a library of their stack
+- A-B: calls with these numbers
+- K: every K-th call
 
-After each run the rules are: it ends in time and without a crash. Either it ends with 0 and its files and output are
-those of a run without a failure; or with a code that the kind allows and one line on stderr. In both cases each output
-is complete, an old or a new one, and no other file is left. Each broken rule is one line. The last line counts points
-and broken rules; a broken rule ends with 1.
+tests/lib/fail_call.c makes the call fail. A first run without a failure counts the calls of each rank.
+
+Rules for the end of each run:
+- The run ends in time and without a crash.
+- With code 0, its files and output are those of a run without a failure.
+- With another code, the kind allows that code, and stderr has one line.
+- Each output is complete, an old or a new one, and no other file is left.
+
+Each broken rule is one line. The last line counts points and broken rules; a broken rule ends with 1.
 
 Needs numpy, and the environment of tests/environment.sh with LD_PRELOAD unset.
 """

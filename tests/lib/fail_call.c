@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// For LD_PRELOAD: one call fails that the project's own code makes, or a small library for it.
-// Calls of MPI and of drivers pass.
-// tests/fail_calls.py is the driver. Environment variables choose the call:
-//   MMUL_FAIL=KIND:N:VALUE   the N-th call of this kind: memory, file, mpi or opencl. N of 0: none.
-//                            VALUE: errno or the returned code; "short": read or write one byte
-//   MMUL_FAIL_RANK=R         on this rank alone
-//   MMUL_FAIL_LOG=FILE       appends a line for each call of the kind that N may name, or for the
-//                            failed call alone if N > 0: number, function, and return addresses
+// For LD_PRELOAD: one call fails. The caller is the project's own code, or a small library for it.
+// Calls by MPI and by drivers pass. tests/fail_calls.py is the driver.
+//
+// Environment variables choose the call:
+//   MMUL_FAIL=KIND:N:VALUE   The N-th call of this kind: memory, thread, file, mpi or opencl.
+//                            N of 0: no call fails.
+//                            VALUE: errno or the returned code. "short": read or write one byte.
+//   MMUL_FAIL_RANK=R         On this rank alone.
+//   MMUL_FAIL_LOG=FILE       Appends a line for the failed call, or with N of 0 for each call.
+//                            The line has number, function and return addresses.
+//
 // Children of the process are left alone. Without MMUL_FAIL nothing changes.
 //
-// A wrapper passes on fourteen words, whatever the arguments are: all of them are integers or
-// pointers, and words behind the last one are ignored. No header therefore declares the functions.
+// A wrapper passes on fourteen words, because all arguments are integers or pointers. Words behind
+// the last argument are ignored. No header therefore declares the functions.
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -26,14 +29,14 @@
 
 enum { FRAMES = 16, MAP_PRIVATE_MEMORY = 0x20 };
 
-// How a function tells of its failure: by NULL or -1 and errno, by a code, or by NULL and a code
-// at an address that is one of its arguments.
+// Ways to report a failure: NULL or -1 and errno, a code, or NULL and a code at an address that is
+// an argument.
 enum way { BY_NULL, BY_MINUS_ONE, BY_CODE, BY_CODE_AT };
 
 struct call {
     const char *kind, *name;
     enum way way;
-    int place; // of the code's address; 3: of the number of bytes that `short` makes 1
+    int place; // argument with the code's address; 3: with the bytes of which `short` moves one
     void *next;
 };
 
