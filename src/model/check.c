@@ -49,6 +49,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "model/dtype.h"
 
 #define DOUBLE_UNIT 0x1p-53
 #define OWN         2.0  // H
@@ -344,7 +345,19 @@ static void sum_rows(struct mmul_check *check, const struct mmul_product *produc
         mmul_check_project(check, &of_c_in);
 }
 
-// Checks a row with alpha = 0: one rounding, which a device may flush to 0.
+// Returns a float32 value as a file of C's type holds it.
+static double round_to_stored(const struct mmul_product *product, double value) {
+    const float computed = (float)value;
+    uint16_t stored;
+    float read;
+    if (product->c_dtype != MMUL_F16 && product->c_dtype != MMUL_BF16)
+        return (double)computed;
+    mmul_dtype_narrow(product->c_dtype, &computed, 1, &stored);
+    mmul_dtype_widen(product->c_dtype, &stored, 1, &read);
+    return (double)read;
+}
+
+// Checks a row with alpha = 0: one rounding, which a device may flush to 0, and that of a file.
 static bool scaled_row_is_right(struct mmul_check *check, const struct mmul_product *product,
                                 int64_t index) {
     struct mmul_check_row row = {.index = index};
@@ -354,7 +367,7 @@ static bool scaled_row_is_right(struct mmul_check *check, const struct mmul_prod
     for (int64_t j = 0; j < product->n; j++) {
         double expected = product->beta != 0 ? product->beta * row.c_in[j] : 0;
         // product of two float32, so rounded once
-        expected = is_double ? expected : (double)(float)expected;
+        expected = is_double ? expected : round_to_stored(product, expected);
         bool same = isnan(expected) ? isnan(row.c[j]) : row.c[j] == expected;
         if (!same && !(row.c[j] == 0 && fabs(expected) < flushed))
             return false;

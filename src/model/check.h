@@ -113,8 +113,8 @@ void mmul_check_resume(struct mmul_check *check, const struct mmul_product *prod
 
 // Checks rows [row_begin, row_end) of a product with the B of the begin (A, C and m may differ).
 // Writes 1 for a wrong row and 0 for a right one to wrong[0 .. row_end - row_begin). Returns the
-// number of wrong rows. With alpha = 0 every element is compared with beta C_in, which is one
-// rounding.
+// number of wrong rows. With alpha = 0 every element is compared with beta C_in, rounded once, and
+// once more if C was rounded to 16 bits.
 int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *product,
                         int64_t row_begin, int64_t row_end, unsigned char *wrong);
 

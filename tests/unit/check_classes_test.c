@@ -169,9 +169,11 @@ static void subnormal_numbers_may_be_flushed_to_zero(void **state) {
 static void alpha_0_makes_every_element_beta_c_in(void **state) {
     (void)state;
     static const float betas[] = {0, 1, -0.3F};
-    for (int variant = 0; variant < 6; variant++) {
+    static const enum mmul_dtype types[] = {MMUL_F32, MMUL_F16, MMUL_BF16}; // of C in its file
+    for (int variant = 0; variant < 18; variant++) {
         struct bench bench;
-        struct mmul_product shape = {.m = 7, .n = 50, .k = 9, .beta = betas[variant / 2]};
+        struct mmul_product shape = {
+            .m = 7, .n = 50, .k = 9, .beta = betas[variant / 2 % 3], .c_dtype = types[variant / 6]};
         setup_lines(&bench, shape, UNIT, UNIT, 18, variant % 2 != 0);
         bench.product.a = bench.product.b = NULL;
         bench.c_in[line_at(&bench, 2, 5) - bench.c] = INF;
@@ -181,6 +183,11 @@ static void alpha_0_makes_every_element_beta_c_in(void **state) {
                 float *c = line_at(&bench, line, cross),
                       scaled = shape.beta * bench.c_in[c - bench.c];
                 *c = shape.beta != 0 ? scaled : -0.0F;
+                if (shape.c_dtype != MMUL_F32) {
+                    uint16_t half;
+                    mmul_dtype_narrow(shape.c_dtype, c, 1, &half);
+                    mmul_dtype_widen(shape.c_dtype, &half, 1, c);
+                }
             }
         }
         assert_int_equal(count_wrong(&bench, 19), 0);
