@@ -108,7 +108,7 @@ enum mmul_accuracy {
     MMUL_ROUNDED_EXP, // 1e-2: exponentials of large numbers carry these numbers' rounding
     MMUL_CANCELS, // also the rounding of the largest term, if terms are large and the result is not
     MMUL_CANCELS_IN_SUMS,      // ... for the number of terms in the sum
-    MMUL_CANCELS_IN_NORMS,     // ... over the root of epsilon
+    MMUL_CANCELS_IN_NORMS,     // ... times the factor of the row's norm
     MMUL_CANCELS_IN_ATTENTION, // exponentials, and differences of products
 };
 

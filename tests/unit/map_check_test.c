@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -216,8 +217,87 @@ static void test_the_first_and_the_last_row_are_inspected(void **state) {
     }
 }
 
+// Gradients of 65536, as of a scaled loss, are all alike. Their differences cancel: the results are
+// their rounding, and far smaller than they. A slip of a hundredth of them is found.
+static void test_terms_that_cancel_raise_no_alarm(void **state) {
+    static const struct block cancelling[] = {
+        {MMUL_SOFTMAX_BACKWARD, 3, 50, {{3, 50}, {3, 50}}, {.count = 0}},
+        {MMUL_CROSS_ENTROPY_BACKWARD, 3, 50, {{3, 50}, {3, 1}, {3, 1}}, {.count = 0}},
+        {MMUL_LAYER_NORM_BACKWARD, 3, 50, {{3, 50}, {3, 50}}, {.epsilon = 1e-5}}};
+    const struct devices *d = *state;
+    for (int i = 0; i < 3; i++) {
+        float *memory[OPERANDS];
+        int64_t looked_at = 0;
+        struct mmul_error err;
+        const struct block *b = &cancelling[i];
+        const bool is_loss = b->kind == MMUL_CROSS_ENTROPY_BACKWARD;
+        struct mmul_host_map host = compute_block(b, d->cpu, memory);
+        for (int64_t e = 0; e < 150; e++)
+            memory[0][e] = is_loss ? (float)(e % 50 == 7 ? 18 : 0) : (float)(1 + e % 7) / 3;
+        for (int64_t row = 0; row < 3; row++) {
+            float sum = 0;
+            for (int64_t e = 0; e < 50; e++)
+                sum += memory[0][row * 50 + e];
+            for (int64_t e = 0; !is_loss && e < 50; e++)
+                memory[0][row * 50 + e] /= sum;
+            memory[1][row] = is_loss ? 7 : memory[1][row];
+        }
+        float *const gradients = memory[is_loss ? 2 : 1];
+        for (int64_t e = 0; e < (is_loss ? 3 : 150); e++)
+            gradients[e] = 65536;
+        assert_int_equal(mmul_host_map_make(&host, d->cpu, &err), MMUL_OK);
+        assert_int_equal(count_wrong(&host, d->judge, 1, &looked_at), 0);
+        // rounding of the device, in units of the largest term
+        ((float *)host.result)[57] +=
+            65536 * 0x1p-23F * (b->kind == MMUL_SOFTMAX_BACKWARD ? memory[0][57] : 1);
+        assert_int_equal(count_wrong(&host, d->judge, 1, &looked_at), 0);
+        ((float *)host.result)[57] += 655;
+        assert_int_equal(count_wrong(&host, d->judge, 1, &looked_at), 1);
+        release_block(&host, memory);
+    }
+}
+
+// A sum in another order may overflow. The reference's does not, or becomes NaN.
+static void test_overflow_of_a_sum_is_no_alarm(void **state) {
+    static const struct block sums = {MMUL_SUM, 2, 1, {{2, 4}}, {.axis = -1}};
+    const struct devices *d = *state;
+    const float most = 3e38F, row[] = {most, most, -most, -most, 1, 2, 3, 4};
+    float *memory[OPERANDS];
+    int64_t looked_at = 0;
+    struct mmul_host_map host = compute_block(&sums, d->cpu, memory);
+    float *const result = host.result;
+    memcpy(memory[0], row, sizeof row);
+    result[0] = INFINITY;
+    result[1] = 10;
+    assert_int_equal(count_wrong(&host, d->judge, 1, &looked_at), 0);
+    memory[0][0] = memory[0][1] = memory[0][2] = memory[0][3] = 1;
+    assert_int_equal(count_wrong(&host, d->judge, 1, &looked_at), 1);
+    release_block(&host, memory);
+}
+
+// The size of one row says nothing about another one, nor does an infinite element about the rest.
+static void test_rows_have_tolerances_of_their_own(void **state) {
+    static const struct block element = {MMUL_GELU, 2, 40, {{2, 40}}, {.count = 0}};
+    const struct devices *d = *state;
+    float *memory[OPERANDS];
+    int64_t looked_at = 0;
+    struct mmul_error err;
+    struct mmul_host_map host = compute_block(&element, d->cpu, memory);
+    for (int64_t e = 0; e < 40; e++)
+        memory[0][e] *= 1e10F;
+    memory[0][40] = INFINITY;
+    assert_int_equal(mmul_host_map_make(&host, d->cpu, &err), MMUL_OK);
+    assert_int_equal(count_wrong(&host, d->judge, 1, &looked_at), 0);
+    ((float *)host.result)[45] += 0.1F;
+    assert_int_equal(count_wrong(&host, d->judge, 1, &looked_at), 1);
+    release_block(&host, memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_terms_that_cancel_raise_no_alarm),
+        cmocka_unit_test(test_overflow_of_a_sum_is_no_alarm),
+        cmocka_unit_test(test_rows_have_tolerances_of_their_own),
         cmocka_unit_test(test_correct_blocks_pass),
         cmocka_unit_test(test_spoiled_blocks_fail),
         cmocka_unit_test(test_the_first_and_the_last_row_are_inspected),

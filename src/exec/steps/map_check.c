@@ -4,6 +4,7 @@
 // a tenth of its row's size differs by far more.
 #include "exec/steps/map_check.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "base/integer.h"
@@ -20,14 +21,15 @@ enum { WORK_MOST = MMUL_SAMPLE_WORK, PIECE = 64 };
 
 // ----------------------------------------------------------------------------------------- judging
 
-// Returns the largest element of an operand.
+// Returns the size of the largest finite element of an operand.
 static double largest_of(const struct mmul_host_operand *o) {
     double most = 0;
     for (int64_t i = 0; o->at != NULL && i < o->rows; i++)
-        for (int64_t j = 0; j < o->cols; j++)
-            most =
-                fmax(most,
-                     fabs(mmul_dtype_get_real(o->dtype, o->at, i * o->row_step + j * o->col_step)));
+        for (int64_t j = 0; j < o->cols; j++) {
+            const double size =
+                fabs(mmul_dtype_get_real(o->dtype, o->at, i * o->row_step + j * o->col_step));
+            most = size > most && isfinite(size) ? size : most;
+        }
     return o->at == NULL ? fabs((double)o->number) : most;
 }
 
@@ -51,49 +53,166 @@ static double find_attention_cancellation(const struct mmul_host_map *host) {
     }
 }
 
-// Returns the error that is allowed when terms are large and the result is not.
+// Returns the largest element of operand i; 1 if there is no such operand.
+static double find_factor(const struct mmul_host_map *host, int i) {
+    return i < host->map.operand_count ? largest_of(&host->operands[i]) : 1;
+}
+
+// Returns the number of elements of the first operand that are added up for one of the result.
+static double count_terms(const struct mmul_host_map *host) {
+    const struct mmul_host_operand *o = &host->operands[0];
+    return (double)(mmul_map_reduces_columns(&host->map) ? o->rows : o->cols);
+}
+
+// Returns the relative error of a term. The reference adds up doubles one by one, so that their
+// error is up to 2^-53 for each; devices add floats in many lanes.
+static double find_rounding(const struct mmul_host_map *host) {
+    return host->dtype == MMUL_F64 ? 1e-14 + count_terms(host) * 0x1p-53 : 1e-6;
+}
+
+// Returns the largest factor of a norm that rounding allows: 1 / sqrt(v + epsilon), with the
+// variance v of the row, or the mean of its squares. The mean is rounded, so a row of equal numbers
+// may have a deviation.
+static double find_norm_factor(const struct mmul_host_map *row) {
+    const struct mmul_host_operand *o = &row->operands[0];
+    double sum = 0, squares = 0;
+    for (int64_t j = 0; j < o->cols; j++)
+        sum += mmul_dtype_get_real(o->dtype, o->at, j * o->col_step);
+    const double mean = row->map.kind == MMUL_RMS_NORM_BACKWARD ? 0 : sum / (double)o->cols;
+    for (int64_t j = 0; j < o->cols; j++) {
+        const double x = mmul_dtype_get_real(o->dtype, o->at, j * o->col_step) - mean;
+        squares += x * x;
+    }
+    const double deviation =
+        fmax(0, sqrt(squares / (double)o->cols) - find_rounding(row) * find_factor(row, 0));
+    return 1 / sqrt(deviation * deviation + row->map.with->epsilon + 1e-30);
+}
+
+// Returns the size of the terms that may cancel.
+static double find_term_size(const struct mmul_host_map *host) {
+    static const double far = 64; // functions of larger numbers are their limits, or do not cancel
+    const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
+    const double first = find_factor(host, 0);
+    switch (host->map.kind) {
+    case MMUL_SOFTMAX_BACKWARD: // y (dy - sum y dy)
+        return first * find_factor(host, 1);
+    case MMUL_CROSS_ENTROPY_BACKWARD: // (powers - 1) dy; powers carry the rounding of x
+        return fmax(1, first) * find_factor(host, 2);
+    case MMUL_LAYER_NORM: // (x - mean) factor weights
+        return first * find_norm_factor(host) * find_factor(host, 1);
+    case MMUL_LAYER_NORM_BACKWARD: // the same, times dy factor, and dy factor weights
+    case MMUL_RMS_NORM_BACKWARD: {
+        const double factor = find_norm_factor(host);
+        return (1 + first * factor) * factor * find_factor(host, 1) * find_factor(host, 2);
+    }
+    default:
+        return class == MMUL_CLASS_ELEMENTS ? fmin(fmax(1, first), far) * find_factor(host, 1)
+                                            : first;
+    }
+}
+
+// Returns the error that is allowed when terms are large and the result is not, for a row of the
+// result or, except for operations on rows, for several.
 static double find_cancellation_error(const struct mmul_host_map *host,
                                       enum mmul_accuracy accuracy) {
     if (accuracy < MMUL_CANCELS)
         return 0;
-    const double rounding = host->dtype == MMUL_F64 ? 1e-14 : 1e-6;
+    const double rounding = find_rounding(host);
     if (accuracy == MMUL_CANCELS_IN_ATTENTION)
         return rounding * find_attention_cancellation(host);
-    const double most = rounding * largest_of(&host->operands[0]);
+    const double most = rounding * find_term_size(host);
     if (accuracy == MMUL_CANCELS_IN_SUMS)
         return most * (double)(host->operands[0].rows * host->operands[0].cols) /
                (double)(host->map.rows * host->map.cols);
-    return accuracy == MMUL_CANCELS_IN_NORMS ? most / sqrt(host->map.with->epsilon + 1e-30) : most;
+    return most;
 }
 
-// Counts the rows of a piece that differ from `expected`.
+// Returns true if sums of terms may overflow, which depends on their order: Inf and NaN are right
+// then. Norms also add up squares, and their gradients products of x and dy.
+static bool may_overflow(const struct mmul_host_map *host, enum mmul_accuracy accuracy) {
+    const bool is_norm = accuracy == MMUL_CANCELS_IN_NORMS,
+               adds = is_norm || accuracy == MMUL_CANCELS_IN_SUMS ||
+                      mmul_operation_row(host->map.kind)->class == MMUL_CLASS_REDUCE;
+    const double largest = host->dtype == MMUL_F64 ? DBL_MAX : (double)FLT_MAX;
+    if (!adds)
+        return false;
+    const double first = find_factor(host, 0);
+    double term = find_term_size(host);
+    if (is_norm)
+        term = fmax(term, fmax(1, first) * find_factor(host, 1) * find_factor(host, 2));
+    return term * count_terms(host) > largest / 2 ||
+           (is_norm && first * first * count_terms(host) > DBL_MAX / 2);
+}
+
+// Allowed differences of a row.
+struct tolerance {
+    double relative, absolute;
+    bool is_exact, may_overflow;
+    // An Inf may meet a term that is 0 as a float only, or another Inf in one order only: it is as
+    // right as NaN.
+    bool confuses_inf;
+};
+
+static struct tolerance find_tolerance(const struct mmul_host_map *row) {
+    const enum mmul_accuracy accuracy = mmul_operation_row(row->map.kind)->accuracy;
+    const bool has_powers = accuracy == MMUL_ROUNDED_EXP || accuracy == MMUL_CANCELS_IN_ATTENTION,
+               is_double = row->dtype == MMUL_F64;
+    const double of_floats = has_powers ? 1e-2 : 1e-3;
+    if (accuracy == MMUL_EXACT)
+        return (struct tolerance){.is_exact = true};
+    // Devices may flush subnormal numbers to 0.
+    return (struct tolerance){.relative = is_double ? of_floats * 1e-8 : of_floats,
+                              .absolute = find_cancellation_error(row, accuracy) +
+                                          (is_double ? DBL_MIN : (double)FLT_MIN),
+                              .may_overflow = may_overflow(row, accuracy),
+                              .confuses_inf = accuracy >= MMUL_CANCELS};
+}
+
+// Returns true if an element differs from the expected one by no more than is allowed. typical: the
+// root mean square of its row.
+static bool is_near(double x, double y, double typical, const struct tolerance *t) {
+    if (x == y || (isnan(x) && isnan(y)))
+        return true;
+    if (t->is_exact)
+        return false;
+    if (!isfinite(x) || !isfinite(y))
+        return t->may_overflow || (t->confuses_inf && !isfinite(x) && !isfinite(y));
+    return fabs(x - y) <= t->relative * (fabs(x) + typical) + t->absolute;
+}
+
+// Returns the root mean square of the finite elements, whose squares may overflow.
+static double find_typical(enum mmul_dtype dtype, const void *elements, int64_t count) {
+    const struct mmul_host_operand row = {
+        .at = elements, .dtype = dtype, .col_step = 1, .rows = 1, .cols = count};
+    const double most = largest_of(&row);
+    double squares = 0;
+    for (int64_t j = 0; j < count && most > 0; j++) {
+        const double x = mmul_dtype_get_real(dtype, elements, j) / most;
+        squares += isfinite(x) ? x * x : 0;
+    }
+    return most * sqrt(squares / (double)count);
+}
+
+// Counts the rows of a piece that differ from `expected`. Rows of a result that depend on rows of
+// the operands have a tolerance each.
 static int64_t count_wrong(const struct mmul_host_map *piece, const void *expected) {
     const struct mmul_map *map = &piece->map;
-    const enum mmul_accuracy accuracy = mmul_operation_row(map->kind)->accuracy;
-    const bool is_exact = accuracy == MMUL_EXACT;
-    const bool has_powers = accuracy == MMUL_ROUNDED_EXP || accuracy == MMUL_CANCELS_IN_ATTENTION;
-    const double of_floats = has_powers ? 1e-2 : 1e-3,
-                 tolerance = piece->dtype == MMUL_F64 ? of_floats * 1e-8 : of_floats,
-                 slack = find_cancellation_error(piece, accuracy);
+    const enum mmul_operation_class class = mmul_operation_row(map->kind)->class;
+    const bool has_own = class == MMUL_CLASS_ROWS || class == MMUL_CLASS_ELEMENTS;
+    struct tolerance tolerance = {0};
     int64_t wrong = 0;
     for (int64_t i = 0; i < map->rows; i++) {
         const void *want = mmul_dtype_advance(piece->dtype, expected, i * map->cols);
         const void *have = mmul_dtype_advance(piece->dtype, piece->result, i * piece->ld);
-        double squares = 0;
-        for (int64_t j = 0; j < map->cols; j++) {
-            const double x = mmul_dtype_get_real(piece->dtype, want, j);
-            squares += isfinite(x) ? x * x : 0;
-        }
-        const double typical = sqrt(squares / (double)map->cols);
+        const struct mmul_host_map row =
+            has_own ? mmul_host_map_part(piece, i, 1, 0, map->cols) : *piece;
+        if (has_own || i == 0)
+            tolerance = find_tolerance(&row);
+        const double typical = find_typical(piece->dtype, want, map->cols);
         bool is_wrong = false;
-        for (int64_t j = 0; j < map->cols; j++) {
-            const double x = mmul_dtype_get_real(piece->dtype, want, j);
-            const double y = mmul_dtype_get_real(piece->dtype, have, j);
-            const double most = tolerance * (fabs(x) + typical) + slack;
-            const bool same = x == y || (isnan(x) && isnan(y));
-            const bool is_near = !is_exact && fabs(x - y) <= most;
-            is_wrong |= !same && !is_near;
-        }
+        for (int64_t j = 0; j < map->cols; j++)
+            is_wrong |= !is_near(mmul_dtype_get_real(piece->dtype, want, j),
+                                 mmul_dtype_get_real(piece->dtype, have, j), typical, &tolerance);
         wrong += is_wrong;
     }
     return wrong;
