@@ -6,7 +6,7 @@
 //   row_parts[(2 g + 1) rows + r] = sum of x(r, c)^2
 //   col_parts[(2 h + 0) cols + c] = sum of x(r, c) across[r]    over the rows r of block h
 //   col_parts[(2 h + 1) cols + c] = sum of x(r, c)^2
-//   bit_parts[h groups + g]       = sum of bits(x(r, c)) (2 (index + r cols + c) + 1)
+//   bit_parts[h groups + g]       = sum of mix_bits(bits(x(r, c)), index + r cols + c)
 //   project_add: to[i] = sum over p of from[p count + i]
 //
 // A number is a double. With PAIRS = 1, for devices without double, it is the sum of two floats:
@@ -73,6 +73,12 @@ number square_added(const number sum, const float x) {
 }
 #endif
 
+uint mix_bits(const uint bits, const uint index) {
+    uint x = bits + index * 0x9e3779b1u;
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    return x ^ (x >> 15);
+}
+
 __kernel __attribute__((reqd_work_group_size(SIDE, 1, 1))) void project(
     const uint rows, const uint cols, __global const float *x, const uint2 x_at,
     __global const number *along, __global const number *across, const uint wanted,
@@ -93,7 +99,7 @@ __kernel __attribute__((reqd_work_group_size(SIDE, 1, 1))) void project(
         for (uint r = 0; r < height; r++) {
             const float value = id < width ? x[x_at.x + (top + r) * x_at.y + left + id] : 0.0f;
             tile[r][id] = value;
-            mine += as_uint(value) * (2u * (index + (top + r) * cols + left + id) + 1u);
+            mine += id < width ? mix_bits(as_uint(value), index + (top + r) * cols + left + id) : 0u;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (id < height && (wanted & 1u) != 0u)

@@ -5,12 +5,15 @@
 //
 //     row_sums[r] = sum_c x_rc along_c        row_squares[r] = sum_c x_rc^2
 //     col_sums[c] = sum_r x_rc across_r       col_squares[c] = sum_r x_rc^2
-//     *bits       = sum_rc bits(x_rc) (2 (r cols + c) + 1)  modulo 2^32
+//     *bits       = sum_rc mix_bits(bits(x_rc), r cols + c)  modulo 2^32
+//     mix_bits(b, i):  x = b + i 0x9e3779b1;  y = (x ^ x >> 16) 0x85ebca6b;  y ^ y >> 15
 //
 // The error of each sum is at most 2^-40 of the sum of its terms' magnitudes (doubles, or pairs of
 // floats), if those are between 2^-60 and 2^100. A sum that meets a NaN, an Inf or larger numbers
 // is undefined and not finite. *bits is exact: changing the value of one element always changes it.
-// It misses one case: all of x is one bit pattern that moved by 2^31 places.
+// Changes of several elements, such as blocks that change places, leave it alike once in 2^32 times.
+// Factors of the place alone would not do: whole numbers end with 20 bits of 0, and so does their
+// sum if they move by a multiple of 2^11 places.
 #pragma once
 
 #include "device/device.h"

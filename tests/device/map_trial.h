@@ -295,11 +295,18 @@ static int64_t trial_rows(const struct trial *t) {
 }
 
 // Returns the sum of bits that device/map.h defines.
+// The formula of device/matrix_sums.h.
+static uint32_t mix_bits(uint32_t bits, uint32_t index) {
+    bits += index * 0x9e3779b1U;
+    bits = (bits ^ bits >> 16) * 0x85ebca6bU;
+    return bits ^ bits >> 15;
+}
+
 static uint32_t sum_of_bits(const float *found, int64_t count) {
     uint32_t sum = 0, bits;
     for (int64_t e = 0; e < count; e++) {
         memcpy(&bits, &found[e], sizeof bits);
-        sum += bits * (2 * (uint32_t)e + 1);
+        sum += mix_bits(bits, (uint32_t)e);
     }
     return sum;
 }

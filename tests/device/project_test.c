@@ -58,6 +58,12 @@ static bool is_near(const float *x, int64_t count, int64_t step, const double *w
     return exact ? off == 0 : off <= 0x1p-40L * size;
 }
 
+static uint32_t mix_bits(uint32_t bits, uint32_t index) {
+    bits += index * 0x9e3779b1U;
+    bits = (bits ^ bits >> 16) * 0x85ebca6bU;
+    return bits ^ bits >> 15;
+}
+
 // args->wanted has the bits of kernels/project.cl.
 static bool compare_sums(const struct stored *s, const struct mmul_matrix_sums *args, bool exact,
                          char *detail) {
@@ -67,7 +73,7 @@ static bool compare_sums(const struct stored *s, const struct mmul_matrix_sums *
         for (int64_t c = 0; c < s->cols; c++) {
             uint32_t element;
             memcpy(&element, &x[r * s->ld + c], sizeof element);
-            bits += element * (2 * (uint32_t)(r * s->cols + c) + 1);
+            bits += mix_bits(element, (uint32_t)(r * s->cols + c));
         }
     if (args->bits != NULL && *args->bits != bits) {
         snprintf(detail, 256, "bits are %08x, expected %08x", *args->bits, bits);
