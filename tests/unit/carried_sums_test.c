@@ -46,10 +46,10 @@ static struct line add_line(enum kind kind, uint64_t seed, int first) {
         for (int s = 0; s < SUMMANDS; s++) {
             float x = (float)number_at(kind, seed, (first + s) % SUMMANDS, at);
             sum += x;
-            line.expected += (double)x;
+            line.expected += mmul_move_sum_weight(at) * (double)x;
             line.size += fabs((double)x);
         }
-        line.found += (double)sum;
+        line.found += mmul_move_sum_weight(at) * (double)sum;
         line.changed = at == 0 ? sum : line.changed;
     }
     return line;
@@ -80,6 +80,27 @@ static void one_element_more_or_less_is_found(void **state) {
             assert_false(agrees(NAN, l.expected, l.size, SUMMANDS));
             assert_false(agrees(INFINITY, l.expected, l.size, SUMMANDS));
         }
+}
+
+// Two runs of 16 elements of a line change places.
+static void elements_that_change_places_are_found(void **state) {
+    enum { RUN = 16, HALF = LENGTH / 2 };
+    (void)state;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        const int from = (int)(mmul_random_at(seed, 0) % (HALF - RUN)),
+                  to = HALF + (int)(mmul_random_at(seed, 1) % (HALF - RUN));
+        double right = 0, wrong = 0, size = 0;
+        for (int at = 0; at < LENGTH; at++) {
+            const int source = at >= from && at < from + RUN ? at + to - from
+                               : at >= to && at < to + RUN   ? at - to + from
+                                                             : at;
+            right += mmul_move_sum_weight(at) * number_at(POSITIVE, seed, 0, at);
+            wrong += mmul_move_sum_weight(at) * number_at(POSITIVE, seed, 0, source);
+            size += number_at(POSITIVE, seed, 0, at);
+        }
+        assert_true(agrees(right, right, size, 2));
+        assert_false(agrees(wrong, right, size, 2));
+    }
 }
 
 static void sums_that_may_overflow_are_not_judged(void **state) {
@@ -120,6 +141,7 @@ int main(void) {
         cmocka_unit_test(correct_sums_pass),
         cmocka_unit_test(sums_in_double_have_the_tolerance_of_doubles),
         cmocka_unit_test(one_element_more_or_less_is_found),
+        cmocka_unit_test(elements_that_change_places_are_found),
         cmocka_unit_test(sums_that_may_overflow_are_not_judged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

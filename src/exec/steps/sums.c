@@ -130,23 +130,24 @@ static void read_run(const struct mmul_view *view, int64_t i, int64_t j, int64_t
             to[e] = (double)((const float *)from)[e * step];
 }
 
-// Adds the view's elements of the region to the sums of their lines.
+// Adds the view's weighted elements of the region, and their sizes, to the sums of their lines.
 static void add_lines(const struct lines *l, const struct mmul_view *view, struct mmul_region r,
                       double *restrict sums, double *restrict sizes) {
     for (int64_t i = r.row_begin; i < r.row_end; i++) {
         double x[RUN], sum[LANES] = {0}, size[LANES] = {0};
+        const double row_weight = l->sums.by_cols ? mmul_move_sum_weight(i) : 1;
         for (int64_t j = r.col_begin, n; j < r.col_end; j += n) {
             n = mmul_min(RUN, r.col_end - j);
             read_run(view, i, j, n, x);
             for (int64_t e = 0; l->sums.by_cols && e < n; e++) {
-                sums[j + e] += x[e];
+                sums[j + e] += row_weight * x[e];
                 sizes[j + e] += fabs(x[e]);
             }
             for (int64_t e = n; e % LANES != 0; e++)
                 x[e] = 0;
             for (int64_t e = 0; !l->sums.by_cols && e < n; e += LANES)
                 for (int lane = 0; lane < LANES; lane++) {
-                    sum[lane] += x[e + lane];
+                    sum[lane] += mmul_move_sum_weight(j + e + lane) * x[e + lane];
                     size[lane] += fabs(x[e + lane]);
                 }
         }

@@ -40,16 +40,25 @@ bool mmul_sums_are_complete(const struct mmul_stage *stage);
 // Returns true if all ranks of the node have given their part of a round, or the run has failed.
 bool mmul_sums_are_contributed(const struct mmul_stage *stage, int round);
 
-// Check of summands that a move adds up. Every rank sums the lines of its own summand in double.
+// Check of summands that a move adds up. Every rank sums the weighted lines of its own summand in
+// double.
 // These sums are added over all ranks beside the move, and the holders of the result compare its
 // lines with them. Summands were checked as products before, so this checks the addition on and
 // between nodes. Lines are columns if the result is split by columns, else rows.
 
+// Returns the weight of the element at this place of its line: from 1/2 to 1, as if at random, so
+// that elements of a line cannot change places unseen.
+static inline double mmul_move_sum_weight(int64_t place) {
+    uint32_t x = (uint32_t)place * UINT32_C(0x9e3779b1);
+    x = (x ^ (x >> 16)) * UINT32_C(0x85ebca6b);
+    return 0.5 + (double)(x ^ (x >> 15)) * 0x1p-33;
+}
+
 // Returns true if a line is right. It adds up to `found`, and should be the sum of `summands`
 // floats per element, which add up to `expected` and in size to `size`. Any order of s float
 // additions is off by at most (s - 1) u times the sum of their sizes (Higham, Accuracy and
-// Stability of Numerical Algorithms, 2002, 4.2), element by element, u = 2^-24. One more term
-// covers these sums themselves. With doubles (u = 2^-53) these sums, of `terms` elements each, are
+// Stability of Numerical Algorithms, 2002, 4.2), element by element, u = 2^-24; weights of at most 1
+// make it no larger. One more term covers these sums themselves. With doubles (u = 2^-53) these sums, of `terms` elements each, are
 // as inexact as the checked data, and count twice. Lines with NaN or Inf, or that may overflow, are
 // not judged.
 static inline bool mmul_move_sum_is_right(double found, double expected, double size, int summands,
