@@ -257,6 +257,38 @@ static void results_without_room_are_downloaded_at_once(void **state) {
     }
 }
 
+// A reduction that is too large to be checked whole: the device adds up the bits of its result.
+static void a_spoiled_download_of_a_reduction_is_found(void **state) {
+    enum { ROWS = 300, COLS = 400 };
+    static const struct mmul_parameters with = {.axis = -1};
+    static const char *const names[] = {"faulty:hang=1000000:cpu",
+                                        "faulty:hang=1000000,spoil-download=1:cpu"};
+    float *values = malloc((size_t)ROWS * COLS * sizeof *values), sums[ROWS];
+    (void)state;
+    fill_values(values, (int64_t)ROWS * COLS, 5);
+    for (int i = 0; i < 2; i++) {
+        struct bench *t = setup_tiles(names[i], (struct mmul_tile)ONE);
+        uint32_t carried;
+        const struct mmul_host_map host = {
+            .map = {.kind = MMUL_SUM,
+                    .with = &with,
+                    .rows = ROWS,
+                    .cols = 1,
+                    .shape = {1, 1, ROWS, 1},
+                    .matrices = 1,
+                    .operand_count = 1,
+                    .carried = &carried},
+            .operands =
+                {{.at = values, .row_step = COLS, .col_step = 1, .rows = ROWS, .cols = COLS}},
+            .result = sums,
+            .ld = 1};
+        assert_int_equal(mmul_worker_map(&t->worker, &host, &t->err), MMUL_OK);
+        assert_int_equal(t->worker.download_errors, i);
+        teardown(t);
+    }
+    free(values);
+}
+
 // --------------------------------------------------------------------------- several operations
 
 static void run_two_operations(struct mmul_tile tile) {
@@ -406,6 +438,7 @@ int main(void) {
         cmocka_unit_test(parts_beyond_float32_integers_are_found),
         cmocka_unit_test(a_result_without_readers_is_not_downloaded),
         cmocka_unit_test(results_without_room_are_downloaded_at_once),
+        cmocka_unit_test(a_spoiled_download_of_a_reduction_is_found),
         cmocka_unit_test(an_operation_s_result_may_stay_on_the_device),
         cmocka_unit_test(operations_without_room_are_cut_or_run_on_the_host),
         cmocka_unit_test(both_results_are_downloaded_for_an_operation_on_the_host),

@@ -408,7 +408,7 @@ enum mmul_status mmul_stage_run_map(struct mmul_stage *stage,
     checked.maker = &resources->worker;
     checked.map.parallel =
         (struct mmul_parallel){resources->context->fallback_threads, mmul_helper_threads_run};
-    if (!resources->options->no_verify && mmul_map_supports_checksum(host->map.kind))
+    if (!resources->options->no_verify)
         checked.map.carried = &carried;
     const struct sampled block = {&checked, resources->options->verify_seed};
     struct mmul_verification v = {.worker = &resources->worker,

@@ -4,7 +4,8 @@
 // any device but the CPU: all of a small block, whole rows or pieces of rows of a large one, from
 // its first to its last. This finds a fault of a device or kernel that spoils many elements. The
 // sum of bits that kernels carry along (device/map.h) finds a single element that changes after the
-// kernel or during the download.
+// kernel or during the download. The device adds up the bits of large reductions before their
+// download.
 #pragma once
 
 #include "exec/steps/stage.h"

@@ -10,6 +10,7 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "model/dtype.h"
+#include "plan/program/program_footprint.h"
 
 // ------------------------------------------------------------------------------------------- parts
 
@@ -449,15 +450,21 @@ static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_hos
     }
 }
 
+// Makes a chunk, and compares the sum of the bits that the kernel has written with that of those
+// that arrive. Reductions carry no such sum: of those too large to be checked whole, the device adds
+// up the result before the download.
 static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul_host_map *host,
                                    struct mmul_error *err) {
     struct mmul_device *device = worker->context->device;
     struct mmul_cached_tile *entry = NULL;
     struct mmul_map map = host->map;
     uint32_t carried = 0;
-    const bool carries = map.carried != NULL;
+    const bool has_sum = mmul_map_supports_checksum(map.kind);
+    const bool carries =
+        map.carried != NULL &&
+        (has_sum || (!host->may_stay_on_device && mmul_host_map_work(host) > MMUL_SAMPLE_WORK));
     enum mmul_status status = MMUL_OK;
-    map.carried = carries ? &carried : NULL;
+    map.carried = carries && has_sum ? &carried : NULL;
     mmul_tile_cache_pin(&worker->kept);
     for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
         status = load_operand(worker, host, i, &map.operands[i], err);
@@ -472,6 +479,8 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
     status = mmul_device_map(device, &map, err);
     const struct mmul_host_tile made = {host->result, rows, map.cols, host->ld, MMUL_F32};
     uint32_t arrived = 0;
+    if (status == MMUL_OK && carries && !has_sum)
+        status = mmul_worker_sum_device_bits(worker, map.result, &made, &carried, err);
     if (status == MMUL_OK && !host->may_stay_on_device)
         status = mmul_worker_download(worker, map.result, &made, err);
     if (status == MMUL_OK && carries && host->may_stay_on_device)
