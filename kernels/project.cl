@@ -73,6 +73,7 @@ number square_added(const number sum, const float x) {
 }
 #endif
 
+// Term of the bits (device/matrix_sums.h).
 uint mix_bits(const uint bits, const uint index) {
     uint x = bits + index * 0x9e3779b1u;
     x = (x ^ (x >> 16)) * 0x85ebca6bu;
@@ -99,7 +100,8 @@ __kernel __attribute__((reqd_work_group_size(SIDE, 1, 1))) void project(
         for (uint r = 0; r < height; r++) {
             const float value = id < width ? x[x_at.x + (top + r) * x_at.y + left + id] : 0.0f;
             tile[r][id] = value;
-            mine += id < width ? mix_bits(as_uint(value), index + (top + r) * cols + left + id) : 0u;
+            if (id < width)
+                mine += mix_bits(as_uint(value), index + (top + r) * cols + left + id);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (id < height && (wanted & 1u) != 0u)

@@ -11,9 +11,8 @@
 // The error of each sum is at most 2^-40 of the sum of its terms' magnitudes (doubles, or pairs of
 // floats), if those are between 2^-60 and 2^100. A sum that meets a NaN, an Inf or larger numbers
 // is undefined and not finite. *bits is exact: changing the value of one element always changes it.
-// Changes of several elements, such as blocks that change places, leave it alike once in 2^32 times.
-// Factors of the place alone would not do: whole numbers end with 20 bits of 0, and so does their
-// sum if they move by a multiple of 2^11 places.
+// Changes of several elements, such as blocks that change places, leave it alike about once in 2^32
+// times. A factor for the place alone would not do: whole numbers end with many bits of 0.
 #pragma once
 
 #include "device/device.h"

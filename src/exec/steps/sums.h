@@ -57,10 +57,10 @@ static inline double mmul_move_sum_weight(int64_t place) {
 // Returns true if a line is right. It adds up to `found`, and should be the sum of `summands`
 // floats per element, which add up to `expected` and in size to `size`. Any order of s float
 // additions is off by at most (s - 1) u times the sum of their sizes (Higham, Accuracy and
-// Stability of Numerical Algorithms, 2002, 4.2), element by element, u = 2^-24; weights of at most 1
-// make it no larger. One more term covers these sums themselves. With doubles (u = 2^-53) these sums, of `terms` elements each, are
-// as inexact as the checked data, and count twice. Lines with NaN or Inf, or that may overflow, are
-// not judged.
+// Stability of Numerical Algorithms, 2002, 4.2), element by element, u = 2^-24. Weights of at most
+// 1 make it no larger. One more term covers these sums themselves. With doubles (u = 2^-53) these
+// sums, of `terms` elements each, are as inexact as the checked data, and count twice. Lines with
+// NaN or Inf, or that may overflow, are not judged.
 static inline bool mmul_move_sum_is_right(double found, double expected, double size, int summands,
                                           enum mmul_dtype dtype, int64_t terms) {
     const bool is_double = dtype == MMUL_F64;

@@ -451,8 +451,8 @@ static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_hos
 }
 
 // Makes a chunk, and compares the sum of the bits that the kernel has written with that of those
-// that arrive. Reductions carry no such sum: of those too large to be checked whole, the device adds
-// up the result before the download.
+// that arrive. Reductions carry no such sum. The device adds up the bits of those too large to be
+// checked whole, before the download.
 static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul_host_map *host,
                                    struct mmul_error *err) {
     struct mmul_device *device = worker->context->device;
