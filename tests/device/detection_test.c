@@ -708,7 +708,7 @@ static void test_sums(struct bench *b) {
 int main(int argc, char **argv) {
     struct mmul_device *device = open_device(argc, argv);
     struct bench b = {.has_doubles = mmul_device_has_dtype(device, MMUL_F64),
-                      .count = number_from("DETECTION_FAULTS", 40)};
+                      .count = number_from("DETECTION_FAULTS", 20)};
     struct mmul_error err;
     b.context = (struct mmul_context){.comm = &b.comm, .device = device, .fallback_threads = 1};
     snprintf(b.context.device_name, sizeof b.context.device_name, "%s", argv[1]);
