@@ -213,7 +213,7 @@ expect_no_more_commits() {
     start_turns $hosts --tune "$REPO/scripts/mpimatmul.tune"
     lab_cut node1
     wait "$job" || true
-    for ((i = 0; i < 120; i++)); do
+    for ((i = 0; i < 600; i++)); do
         [ -n "$(lab_program_pids node1)$(lab_program_pids node2)" ] || break
         sleep 0.1
     done
