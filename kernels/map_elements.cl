@@ -109,12 +109,17 @@ float floor_divide(const float a, const float b) {
     return b == 0.0f ? a / b : quotient == 0.0f ? copysign(0.0f, a / b) : round(quotient);
 }
 
+// log1p(a) rounds to a below 2^-25. A compiler may flush subnormal numbers in its own log1p.
+float log1p_of(const float a) {
+    return fabs(a) < 0x1p-25f ? a : log1p(a);
+}
+
 ELEMENTS(map_copy, a)
 ELEMENTS(map_cast, a)
 ELEMENTS(map_neg, -a)
 ELEMENTS(map_exp, exp(a))
 ELEMENTS(map_log, log(a))
-ELEMENTS(map_log1p, log1p(a))
+ELEMENTS(map_log1p, log1p_of(a))
 ELEMENTS(map_sqrt, sqrt(a))
 ELEMENTS(map_rsqrt, 1.0f / sqrt(a))
 ELEMENTS(map_abs, fabs(a))
