@@ -357,7 +357,7 @@ demo: all ## multiply large matrices on one core, then on all there is; show the
 check: $(foreach s,$(SUITE),$(CHECK_$(s))) ## lint and all tests (SUITE="unit mpi", ONLY=part-of-a-name for some)
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests $(SUITE)
 
-check-long: all $(PRELOAD) $(CHECK_device) ## tests that need tens of GiB or an hour: huge matrices, the check, all single failures
+check-long: all $(PRELOAD) $(CHECK_device) ## tests that need tens of GiB or hours: huge matrices, all faults
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests long
 
 tests: all $(INTERNAL) $(FUZZ) $(EMBED) $(PRELOAD) $(STUB) ## build every test program, run none

@@ -198,8 +198,8 @@ static enum mmul_status store_directly(const char *path, const char *text, struc
     return MMUL_OK;
 }
 
-// `replaced` describes the existing file at `path`, whose permissions the new file gets; NULL:
-// there is none.
+// `replaced` describes the existing file at `path`. The new file gets its permissions. NULL: there
+// is none.
 static enum mmul_status store_renamed(const char *path, const char *part,
                                       const struct stat *replaced, const char *text,
                                       struct mmul_error *err) {

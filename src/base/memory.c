@@ -26,7 +26,7 @@ enum { ALIGNMENT = 64 };
 struct block {
     int64_t bytes; // including what precedes the memory
     uint32_t mark;
-    uint32_t offset; // of the memory from the beginning that malloc returned
+    uint32_t offset; // bytes from the beginning that malloc returned to the memory
 };
 
 // malloc aligns to max_align_t, so the next aligned byte with a header before it is at most

@@ -108,8 +108,7 @@ int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x
     mmul_shape_to_sizes(mmul_build_shape(b, x), sizes);
     const int along = mmul_build_reshape(b, x, mmul_build_shape_around(sizes, AXES + axis));
     sizes[AXES + axis] = 1;
-    return mmul_build_reshape(b, mmul_build_reduce(b, kind, along, -2),
-                              mmul_sizes_to_shape(sizes));
+    return mmul_build_reshape(b, mmul_build_reduce(b, kind, along, -2), mmul_sizes_to_shape(sizes));
 }
 
 int mmul_build_reshape(struct mmul_build *b, int x, struct mmul_shape shape) {

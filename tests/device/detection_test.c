@@ -62,7 +62,7 @@ struct target {
     int64_t rows, cols, ld;
     void *at;
     const void *earlier;
-    double *rms; // of the rows of the right result
+    double *rms; // rows of the right result
     // Changed elements and their old values.
     int64_t changed[CHANGES];
     double old[CHANGES];
@@ -467,7 +467,7 @@ static void try_mesh(struct bench *b, struct row *row) {
 struct made {
     struct bench *bench;
     struct mmul_host_map host;
-    uint32_t bits; // of the right result
+    uint32_t bits; // right result
     struct mmul_parameters with;
     float *operands[4];
 };

@@ -17,9 +17,9 @@ struct map_case {
     enum mmul_operation_kind kind;
     enum mmul_dtype dtype;
     enum numbers numbers[OPERANDS];
-    int64_t rows, cols;            // of the result
+    int64_t rows, cols;            // sizes of the result
     int64_t operands[OPERANDS][2]; // rows, columns
-    int64_t limits[OPERANDS];      // of whole numbers from 0; 0: other numbers
+    int64_t limits[OPERANDS];      // whole numbers below it; 0: other numbers
     int count;
     struct mmul_parameters with;
     struct mmul_host_map host;

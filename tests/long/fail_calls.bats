@@ -13,7 +13,8 @@ setup() {
 
 fails() {
     run "$PYTHON" "$REPO/tests/fail_calls.py" sites "$@"
-    [ "$status" -eq 0 ] && [[ "${lines[-1]}" =~ ^[1-9][0-9]*" points, 0 broken"$ ]] || { show; return 1; }
+    [ "$status" -eq 0 ] || { show; return 1; }
+    [[ "${lines[-1]}" =~ ^[1-9][0-9]*" points, 0 broken"$ ]] || { show; return 1; }
 }
 
 for_all="mul:1 npz:1 few:1 training:1 python:1 mul:2"

@@ -162,8 +162,7 @@ static bool unary_operations_are_right(struct mmul_context *context, const char 
     bool right = every_rule(context, &normalize, weights);
     for (size_t i = 0; i < sizeof of_one / sizeof *of_one; i++) {
         const double bound = of_one[i].ulps > 0 ? CLOSE : 0;
-        const struct example e = {
-            of_one[i].name, {bound == 0 ? STACK : MATRIX}, 1, NONE, bound, 0};
+        const struct example e = {of_one[i].name, {bound == 0 ? STACK : MATRIX}, 1, NONE, bound, 0};
         right = every_rule(context, &e, weights) && right;
     }
     return right;

@@ -169,7 +169,7 @@ static void subnormal_numbers_may_be_flushed_to_zero(void **state) {
 static void alpha_0_makes_every_element_beta_c_in(void **state) {
     (void)state;
     static const float betas[] = {0, 1, -0.3F};
-    static const enum mmul_dtype types[] = {MMUL_F32, MMUL_F16, MMUL_BF16}; // of C in its file
+    static const enum mmul_dtype types[] = {MMUL_F32, MMUL_F16, MMUL_BF16}; // C in its file
     for (int variant = 0; variant < 18; variant++) {
         struct bench bench;
         struct mmul_product shape = {

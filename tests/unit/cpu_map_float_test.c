@@ -113,7 +113,7 @@ static void test_functions_are_within_their_error_bounds(void **state) {
     (void)state;
     for (const struct function *f = functions; f < functions + FUNCTIONS; f++) {
         const struct tolerance of_table = {f->ulps, 0, 0, 0}, own = tolerances[f->kind];
-        if (f->kind != MMUL_SIN && f->kind != MMUL_COS) // of angles in range, below
+        if (f->kind != MMUL_SIN && f->kind != MMUL_COS) // angles are in range, below
             compare(f->found, f->expected, own.ulps > 0 ? own : of_table);
     }
     compare(one_silu_slope, formula_silu_slope, (struct tolerance){9, 0, 5e-8, 0});

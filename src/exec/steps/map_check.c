@@ -111,8 +111,8 @@ static double find_term_size(const struct mmul_host_map *host) {
     }
 }
 
-// Returns the error that is allowed when terms are large and the result is not, for a row of the
-// result or, except for operations on rows, for several.
+// Returns the error that is allowed when terms are large and the result is not. An operation on rows
+// is given one row at a time; any other, several rows.
 static double find_cancellation_error(const struct mmul_host_map *host,
                                       enum mmul_accuracy accuracy) {
     if (accuracy < MMUL_CANCELS)
@@ -180,7 +180,7 @@ static bool is_near(double x, double y, double typical, const struct tolerance *
     return fabs(x - y) <= t->relative * (fabs(x) + typical) + t->absolute;
 }
 
-// Returns the root mean square of the finite elements, whose squares may overflow.
+// Returns the root mean square of the finite elements. Their squares may overflow.
 static double find_typical(enum mmul_dtype dtype, const void *elements, int64_t count) {
     const struct mmul_host_operand row = {
         .at = elements, .dtype = dtype, .col_step = 1, .rows = 1, .cols = count};
