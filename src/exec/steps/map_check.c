@@ -111,8 +111,8 @@ static double find_term_size(const struct mmul_host_map *host) {
     }
 }
 
-// Returns the error that is allowed when terms are large and the result is not. An operation on rows
-// is given one row at a time; any other, several rows.
+// Returns the error that is allowed when terms are large and the result is not. An operation on
+// rows is given one row at a time; any other, several rows.
 static double find_cancellation_error(const struct mmul_host_map *host,
                                       enum mmul_accuracy accuracy) {
     if (accuracy < MMUL_CANCELS)
