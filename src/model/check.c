@@ -365,11 +365,11 @@ static bool scaled_row_is_right(struct mmul_check *check, const struct mmul_prod
     const double flushed = mmul_check_type_limits(product).smallest * fmax(1, fabs(product->beta));
     mmul_check_load_row(check, product, &row);
     for (int64_t j = 0; j < product->n; j++) {
-        double expected = product->beta != 0 ? product->beta * row.c_in[j] : 0;
+        const double exact = product->beta != 0 ? product->beta * row.c_in[j] : 0;
         // product of two float32, so rounded once
-        expected = is_double ? expected : round_to_stored(product, expected);
+        const double expected = is_double ? exact : round_to_stored(product, exact);
         bool same = isnan(expected) ? isnan(row.c[j]) : row.c[j] == expected;
-        if (!same && !(row.c[j] == 0 && fabs(expected) < flushed))
+        if (!same && !(row.c[j] == 0 && fabs(exact) < flushed))
             return false;
     }
     return true;
