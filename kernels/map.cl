@@ -35,13 +35,6 @@
 #define OPERAND(o, i, j) element(o, o##_at, o##_number, i, j)
 #define RESULT(i, j)     result[result_at.x + (i)*result_at.y + (j)]
 
-// Term of the checksum (device/matrix_sums.h).
-uint mix_bits(const uint bits, const uint index) {
-    uint x = bits + index * 0x9e3779b1u;
-    x = (x ^ (x >> 16)) * 0x85ebca6bu;
-    return x ^ (x >> 15);
-}
-
 // Checksum of written elements: each work-item adds the terms of its elements, where index is an
 // element's position among all elements that the call writes. CARRY begins a kernel's body, WRITE
 // replaces an assignment, and CARRY_END ends the body in all work-items. If carrying.x is set, the

@@ -73,13 +73,6 @@ number square_added(const number sum, const float x) {
 }
 #endif
 
-// Term of the bits (device/matrix_sums.h).
-uint mix_bits(const uint bits, const uint index) {
-    uint x = bits + index * 0x9e3779b1u;
-    x = (x ^ (x >> 16)) * 0x85ebca6bu;
-    return x ^ (x >> 15);
-}
-
 __kernel __attribute__((reqd_work_group_size(SIDE, 1, 1))) void project(
     const uint rows, const uint cols, __global const float *x, const uint2 x_at,
     __global const number *along, __global const number *across, const uint wanted,

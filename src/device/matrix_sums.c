@@ -6,21 +6,13 @@
 
 #include <string.h>
 
-// A bijection of the bits for every index: an odd factor and two shifts. The constants are those of
-// Fibonacci hashing and of MurmurHash3's finalizer.
-static uint32_t mix_bits(uint32_t bits, uint32_t index) {
-    uint32_t x = bits + index * UINT32_C(0x9e3779b1);
-    x = (x ^ (x >> 16)) * UINT32_C(0x85ebca6b);
-    return x ^ (x >> 15);
-}
-
 uint32_t mmul_matrix_sums_bits(const float *x, int64_t count, int64_t index) {
     const uint32_t first = (uint32_t)index;
     uint32_t sum = 0;
     for (int64_t e = 0; e < count; e++) {
         uint32_t bits;
         memcpy(&bits, &x[e], sizeof bits);
-        sum += mix_bits(bits, first + (uint32_t)e);
+        sum += mmul_mix_bits(bits, first + (uint32_t)e);
     }
     return sum;
 }

@@ -5,8 +5,7 @@
 //
 //     row_sums[r] = sum_c x_rc along_c        row_squares[r] = sum_c x_rc^2
 //     col_sums[c] = sum_r x_rc across_r       col_squares[c] = sum_r x_rc^2
-//     *bits       = sum_rc mix_bits(bits(x_rc), r cols + c)  modulo 2^32
-//     mix_bits(b, i):  x = b + i 0x9e3779b1;  y = (x ^ x >> 16) 0x85ebca6b;  y ^ y >> 15
+//     *bits       = sum_rc mmul_mix_bits(bits(x_rc), r cols + c)  modulo 2^32
 //
 // The error of each sum is at most 2^-40 of the sum of its terms' magnitudes (doubles, or pairs of
 // floats), if those are between 2^-60 and 2^100. A sum that meets a NaN, an Inf or larger numbers
@@ -15,7 +14,17 @@
 // times. A factor for the place alone would not do: whole numbers end with many bits of 0.
 #pragma once
 
+#include <stdint.h>
+
 #include "device/device.h"
+
+// A bijection of the bits for every index: an odd factor and two shifts. The constants are those of
+// Fibonacci hashing and of MurmurHash3's finalizer. kernels/mix_bits.cl has it for devices.
+static inline uint32_t mmul_mix_bits(uint32_t bits, uint32_t index) {
+    uint32_t x = bits + index * UINT32_C(0x9e3779b1);
+    x = (x ^ (x >> 16)) * UINT32_C(0x85ebca6b);
+    return x ^ (x >> 15);
+}
 
 struct mmul_matrix_sums {
     enum mmul_dtype dtype; // type of x: float32

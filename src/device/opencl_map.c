@@ -71,15 +71,13 @@ static enum mmul_status find_kernel(struct mmul_opencl *opencl, const struct mmu
     cl_kernel *place = &opencl->maps.kernels[name_kernel(map, &name)];
     const int file = find_file(map);
     cl_program *program = &opencl->maps.programs[file];
-    const char *const texts[] = {
-        mmul_kernel_map, FILES[mmul_min(file, ATTENTION_FILE)],
-        file < ATTENTION_FILE ? NULL : KERNELS_OF_ATTENTION[file - ATTENTION_FILE]};
+    const char *const texts[MMUL_OPENCL_TEXTS] = {
+        file < ATTENTION_FILE ? "\n" : KERNELS_OF_ATTENTION[file - ATTENTION_FILE],
+        mmul_kernel_mix_bits, mmul_kernel_map, FILES[mmul_min(file, ATTENTION_FILE)]};
     enum mmul_status status = MMUL_OK;
     if (*program == NULL)
-        status = mmul_opencl_program_create(
-            opencl->context, opencl->device, opencl->label,
-            texts[2] == NULL ? texts : (const char *[]){texts[2], texts[0], texts[1]}, program,
-            err);
+        status = mmul_opencl_program_create(opencl->context, opencl->device, opencl->label, texts,
+                                            program, err);
     snprintf(text, sizeof text, "map_%s", name);
     if (status == MMUL_OK && *place == NULL)
         status = mmul_opencl_kernel_create(*program, opencl->label, text, place, err);

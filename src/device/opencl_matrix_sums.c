@@ -32,7 +32,7 @@ static enum mmul_status prepare_kernels(struct mmul_opencl *opencl, struct mmul_
         return MMUL_OK;
     p->pairs = !opencl->info.has_double;
     const char *const texts[] = {p->pairs ? "#define PAIRS 1\n" : "#define PAIRS 0\n",
-                                 mmul_kernel_project, NULL};
+                                 mmul_kernel_mix_bits, mmul_kernel_project, NULL};
     enum mmul_status status = MMUL_OK;
     if (p->program == NULL)
         status = mmul_opencl_program_create(opencl->context, opencl->device, opencl->label, texts,

@@ -42,9 +42,9 @@ bool mmul_opencl_should_rebuild(cl_int code, int failures) {
 static cl_int build_program(cl_context context, cl_device_id device, const char *const sources[],
                             cl_program *program) {
     cl_int code = CL_SUCCESS;
-    const char *texts[3];
+    const char *texts[MMUL_OPENCL_TEXTS];
     cl_uint count = 0;
-    for (; count < 3 && sources[count] != NULL; count++)
+    for (; count < MMUL_OPENCL_TEXTS && sources[count] != NULL; count++)
         texts[count] = sources[count];
     *program = clCreateProgramWithSource(context, count, texts, NULL, &code);
     return code == CL_SUCCESS ? clBuildProgram(*program, 1, &device, "-cl-std=CL1.1", NULL, NULL)

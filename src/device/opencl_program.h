@@ -6,9 +6,12 @@
 
 #include "device/device.h"
 
-// Builds the concatenation of at most three texts (fewer end with NULL) for one device. `label`
-// names the device in the error, which includes the beginning of the compiler's log. Repeats a
-// failed build. Fails with MMUL_ERR_UNAVAILABLE.
+// Most texts of a program.
+enum { MMUL_OPENCL_TEXTS = 4 };
+
+// Builds the concatenation of at most MMUL_OPENCL_TEXTS texts (fewer end with NULL) for one device.
+// `label` names the device in the error, which includes the beginning of the compiler's log.
+// Repeats a failed build. Fails with MMUL_ERR_UNAVAILABLE.
 enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,
                                             const char *label, const char *const sources[],
                                             cl_program *program, struct mmul_error *err);

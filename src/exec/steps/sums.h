@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "comm/message.h"
+#include "device/matrix_sums.h"
 #include "exec/steps/stage.h"
 
 // Returns this rank's vector for a round, filled with zeros, on the compute thread. Not allowed for
@@ -49,9 +50,7 @@ bool mmul_sums_are_contributed(const struct mmul_stage *stage, int round);
 // Returns the weight of the element at this place of its line: from 1/2 to 1, as if at random, so
 // that elements of a line cannot change places unseen.
 static inline double mmul_move_sum_weight(int64_t place) {
-    uint32_t x = (uint32_t)place * UINT32_C(0x9e3779b1);
-    x = (x ^ (x >> 16)) * UINT32_C(0x85ebca6b);
-    return 0.5 + (double)(x ^ (x >> 15)) * 0x1p-33;
+    return 0.5 + (double)mmul_mix_bits(0, (uint32_t)place) * 0x1p-33;
 }
 
 // Returns true if a line is right. It adds up to `found`, and should be the sum of `summands`
