@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/status.h"
 #include "io/matrix_file.h"

@@ -111,37 +111,40 @@ static double find_term_size(const struct mmul_host_map *host) {
     }
 }
 
-// Returns the error that is allowed when terms are large and the result is not. An operation on
-// rows is given one row at a time; any other, several rows.
-static double find_cancellation_error(const struct mmul_host_map *host,
-                                      enum mmul_accuracy accuracy) {
+// Returns the error that is allowed when terms, of size `term`, are large and the result is not. An
+// operation on rows is given one row at a time; any other, several rows.
+static double find_cancellation_error(const struct mmul_host_map *host, enum mmul_accuracy accuracy,
+                                      double term) {
     if (accuracy < MMUL_CANCELS)
         return 0;
     const double rounding = find_rounding(host);
     if (accuracy == MMUL_CANCELS_IN_ATTENTION)
         return rounding * find_attention_cancellation(host);
-    const double most = rounding * find_term_size(host);
+    const double most = rounding * term;
     if (accuracy == MMUL_CANCELS_IN_SUMS)
         return most * (double)(host->operands[0].rows * host->operands[0].cols) /
                (double)(host->map.rows * host->map.cols);
     return most;
 }
 
+// Returns true if the operation adds up terms.
+static bool adds_terms(const struct mmul_host_map *host, enum mmul_accuracy accuracy) {
+    return accuracy == MMUL_CANCELS_IN_NORMS || accuracy == MMUL_CANCELS_IN_SUMS ||
+           mmul_operation_row(host->map.kind)->class == MMUL_CLASS_REDUCE;
+}
+
 // Returns true if sums of terms may overflow, which depends on their order: Inf and NaN are right
 // then. Norms also add up squares, and their gradients products of x and dy.
-static bool may_overflow(const struct mmul_host_map *host, enum mmul_accuracy accuracy) {
-    const bool is_norm = accuracy == MMUL_CANCELS_IN_NORMS,
-               adds = is_norm || accuracy == MMUL_CANCELS_IN_SUMS ||
-                      mmul_operation_row(host->map.kind)->class == MMUL_CLASS_REDUCE;
+static bool may_overflow(const struct mmul_host_map *host, enum mmul_accuracy accuracy,
+                         double term) {
+    const bool is_norm = accuracy == MMUL_CANCELS_IN_NORMS;
     const double largest = host->dtype == MMUL_F64 ? DBL_MAX : (double)FLT_MAX;
-    if (!adds)
-        return false;
+    if (!is_norm)
+        return term * count_terms(host) > largest / 2;
     const double first = find_factor(host, 0);
-    double term = find_term_size(host);
-    if (is_norm)
-        term = fmax(term, fmax(1, first) * find_factor(host, 1) * find_factor(host, 2));
+    term = fmax(term, fmax(1, first) * find_factor(host, 1) * find_factor(host, 2));
     return term * count_terms(host) > largest / 2 ||
-           (is_norm && first * first * count_terms(host) > DBL_MAX / 2);
+           first * first * count_terms(host) > DBL_MAX / 2;
 }
 
 // Allowed differences of a row.
@@ -160,11 +163,13 @@ static struct tolerance find_tolerance(const struct mmul_host_map *row) {
     const double of_floats = has_powers ? 1e-2 : 1e-3;
     if (accuracy == MMUL_EXACT)
         return (struct tolerance){.is_exact = true};
+    const bool adds = adds_terms(row, accuracy);
+    const double term = adds || accuracy >= MMUL_CANCELS ? find_term_size(row) : 0;
     // Devices may flush subnormal numbers to 0.
     return (struct tolerance){.relative = is_double ? of_floats * 1e-8 : of_floats,
-                              .absolute = find_cancellation_error(row, accuracy) +
+                              .absolute = find_cancellation_error(row, accuracy, term) +
                                           (is_double ? DBL_MIN : (double)FLT_MIN),
-                              .may_overflow = may_overflow(row, accuracy),
+                              .may_overflow = adds && may_overflow(row, accuracy, term),
                               .confuses_inf = accuracy >= MMUL_CANCELS};
 }
 
