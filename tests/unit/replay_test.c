@@ -44,13 +44,14 @@ static void set_cost(struct trial *t) {
                            .whole_stays = true};
     for (int i = 0; i < schedule->node_count; i++)
         cut.whole_stays &= mmul_schedule_nodes(schedule)[i].whole_stays;
-    bool in[RANKS_MOST];
+    int64_t counts[RANKS_MOST];
     for (int rank = 0; rank < schedule->size; rank++)
-        in[rank] =
-            mmul_schedule_ranks(schedule)[rank].end > mmul_schedule_ranks(schedule)[rank].begin;
+        counts[rank] =
+            mmul_schedule_ranks(schedule)[rank].end - mmul_schedule_ranks(schedule)[rank].begin;
     mmul_cost_destroy(t->cost);
     assert_int_equal(mmul_cost_create(&request, &t->cost, &err), MMUL_OK);
-    mmul_cost_set(t->cost, in, &cut);
+    mmul_cost_set(t->cost, &cut);
+    mmul_cost_set_counts(t->cost, counts);
 }
 
 static struct mmul_schedule_node *node_of(struct mmul_schedule *schedule, int node) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Computes the cost of links and passes, and the sums from which shares are solved. balance.c finds
-// the shares with which all ranks finish together; replay.c predicts the time of every event.
+// Computes the cost of links and passes. replay.c predicts the time of every event from it.
 #include "plan/cost/cost.h"
 
 #include <math.h>
@@ -100,14 +99,6 @@ static void fill_nodes(struct mmul_cost *cost) {
         set_traffic_losses(cost, i);
 }
 
-static void fill_bytes(struct mmul_cost *cost) {
-    const struct mmul_problem *p = cost->request.problem;
-    enum mmul_axis axis = cost->request.axis;
-    cost->result_bytes = (double)mmul_problem_result_unit_bytes(p, axis);
-    cost->piece_bytes =
-        (p->beta != 0 ? cost->result_bytes : 0) + (double)mmul_problem_split_unit_bytes(p, axis);
-}
-
 enum mmul_status mmul_cost_create(const struct mmul_cost_request *request, struct mmul_cost **cost,
                                   struct mmul_error *err) {
     struct mmul_cost *made = NULL;
@@ -125,7 +116,6 @@ enum mmul_status mmul_cost_create(const struct mmul_cost_request *request, struc
         status = order_chain(made, err);
     if (status == MMUL_OK) {
         fill_nodes(made);
-        fill_bytes(made);
         *cost = made;
     } else {
         mmul_cost_destroy(made);
@@ -141,7 +131,7 @@ void mmul_cost_destroy(struct mmul_cost *cost) {
 
 // ----------------------------------------------------------------------------------------- setting
 
-struct mmul_pass_cost mmul_cost_pass(const struct mmul_cost *cost, int rank, int file_ranks) {
+static struct mmul_pass_cost find_pass_cost(const struct mmul_cost *cost, int rank) {
     const struct mmul_cost_request *r = &cost->request;
     const struct mmul_pass_request pass = {.problem = r->problem,
                                            .axis = r->axis,
@@ -149,25 +139,8 @@ struct mmul_pass_cost mmul_cost_pass(const struct mmul_cost *cost, int rank, int
                                            .rank = &r->cluster->ranks[rank],
                                            .assumed_flops = r->assumed ? r->assumed[rank] : 0,
                                            .maps = maps_of(cost, cost->ranks[rank].node),
-                                           .value_maps = r->value_maps,
-                                           .file_ranks = file_ranks};
+                                           .value_maps = r->value_maps};
     return mmul_pass_cost(&pass);
-}
-
-static void set_ranks(struct mmul_cost *cost, const bool *in) {
-    int file_ranks = 0;
-    for (int rank = 0; rank < cost->size; rank++)
-        file_ranks += (in == NULL || in[rank]) && cost->ranks[rank].node == cost->root_node;
-    for (int rank = 0; rank < cost->size; rank++) {
-        struct mmul_cost_rank *own = &cost->ranks[rank];
-        int shared = own->node == cost->root_node ? file_ranks : 0;
-        own->in = in == NULL || in[rank];
-        own->pass = own->in ? mmul_cost_pass(cost, rank, shared) : (struct mmul_pass_cost){0};
-        own->in = own->pass.knots > 0;
-        own->from = own->traffic_cpu_seconds = 0;
-        own->to = 1;
-        cost->nodes[own->node].in |= own->in;
-    }
 }
 
 // Returns the link between two successive nodes of the chain.
@@ -211,7 +184,6 @@ static void set_chain(struct mmul_cost *cost) {
         node->begins = passed + link.latency_seconds;
         passed += seconds / packets + link.latency_seconds;
         node->gap = gap = seconds > gap ? seconds : gap;
-        node->first = passed + gap - gap / packets;
         node->chain_place = ++place;
         cost->last_in_chain = from = cost->chain[i];
     }
@@ -224,179 +196,36 @@ static void set_nodes(struct mmul_cost *cost) {
         node->link = 1 / mmul_cost_root_link(cost->request.cluster, i).bytes_per_second;
         node->link = node->link > file ? node->link : file;
         node->remote = i != cost->root_node;
-        node->takes_pieces = node->in && node->remote &&
-                             !(maps_of(cost, i) & mmul_maps_split_operand(cost->request.axis));
         node->takes_panels =
             node->in && node->remote && cost->panel_bytes > 0 && !maps_whole_operand(cost, i);
-        node->returns = node->in && node->remote && !(maps_of(cost, i) & MMUL_MAPS_C);
-        node->first = node->gap = node->begins = 0;
+        node->gap = node->begins = 0;
         node->chain_place = 0;
-        if (!node->remote && !maps_whole_operand(cost, i))
-            node->first = node->gap = cost->panel_bytes / MMUL_FILE_BYTES_PER_SECOND;
     }
     set_chain(cost);
 }
 
-void mmul_cost_set(struct mmul_cost *cost, const bool *in, const struct mmul_cut *cut) {
+void mmul_cost_set(struct mmul_cost *cost, const struct mmul_cut *cut) {
     const struct mmul_problem *p = cost->request.problem;
     enum mmul_axis axis = cost->request.axis;
     double matrices = (double)mmul_problem_whole_matrices(p, axis);
     cost->cut = *cut;
     cost->rounds = (double)cut->rounds;
     cost->passes = cost->rounds * (double)cut->panels;
-    cost->panel_sends = cut->whole_stays ? (double)cut->panels : cost->passes;
-    cost->passes_after = cut->rounds > 1 && cut->whole_stays ? (double)cut->panels : 1;
     cost->panel_bytes = matrices * (double)mmul_problem_result_width(p, axis) *
                         (double)mmul_problem_whole_unit_bytes(p, axis) / (double)cut->panels;
     for (int i = 0; i < cost->node_count; i++)
         cost->nodes[i].in = false;
-    set_ranks(cost, in);
+    for (int rank = 0; rank < cost->size; rank++) {
+        cost->ranks[rank].pass = find_pass_cost(cost, rank);
+        cost->nodes[cost->ranks[rank].node].in |= cost->ranks[rank].pass.knots > 0;
+    }
     set_nodes(cost);
-    cost->taking = cost->returning = 0;
-    for (int i = 0; i < cost->node_count; i++) {
-        cost->taking = cost->nodes[i].takes_pieces ? 1 : cost->taking;
-        cost->returning = cost->nodes[i].returns ? 1 : cost->returning;
-    }
 }
 
-// ---------------------------------------------------------------------------------------- coupling
-
-static void couple_links(struct mmul_cost *cost) {
-    double all = 0, taking = 0, returning = 0;
-    cost->root_out_bytes = cost->last_in_chain >= 0 ? cost->panel_bytes * cost->panel_sends : 0;
-    cost->root_in_bytes = 0;
-    for (int i = 0; i < cost->node_count; i++) {
-        const struct mmul_cost_node *node = &cost->nodes[i];
-        double s = node->remote ? node->units * node->link : 0;
-        all += s;
-        taking += node->takes_pieces ? s : 0;
-        returning += node->returns ? s : 0;
-        cost->root_out_bytes += node->takes_pieces ? node->units * cost->piece_bytes : 0;
-        cost->root_in_bytes += node->returns ? node->units * cost->result_bytes : 0;
-    }
-    if (all > 0) {
-        cost->taking = taking / all;
-        cost->returning = returning / all;
-    }
-}
-
-static void couple_cpu(struct mmul_cost *cost) {
-    const struct mmul_cluster *cluster = cost->request.cluster;
-    double panels = cost->panel_bytes * cost->panel_sends;
-    for (int i = 0; i < cost->node_count; i++) {
-        const struct mmul_cost_node *node = &cost->nodes[i];
-        bool relays = node->takes_panels && i != cost->last_in_chain;
-        double in = (node->takes_pieces ? node->units * cost->piece_bytes : 0) +
-                    (node->takes_panels ? panels : 0);
-        double out = (node->returns ? node->units * cost->result_bytes : 0) + (relays ? panels : 0);
-        if (i == cost->root_node) {
-            in = cost->root_in_bytes;
-            out = cost->root_out_bytes;
-        }
-        cost->ranks[cluster->nodes[i].leader].traffic_cpu_seconds =
-            node->sending * out + node->receiving * in;
-    }
-}
-
-static void couple_order(struct mmul_cost *cost, const double *units) {
-    double all = 0, before = 0;
-    if (mmul_problem_whole_matrices(cost->request.problem, cost->request.axis) == 1)
-        return;
-    for (int rank = 0; rank < cost->size; rank++)
-        all += units[rank];
-    for (int rank = 0; all > 0 && rank < cost->size; rank++) {
-        cost->ranks[rank].from = before / all;
-        cost->ranks[rank].to = (before += units[rank]) / all;
-    }
-}
-
-void mmul_cost_couple(struct mmul_cost *cost, const double *units) {
+void mmul_cost_set_counts(struct mmul_cost *cost, const int64_t *counts) {
     for (int i = 0; i < cost->node_count; i++)
-        cost->nodes[i].units = 0;
+        cost->nodes[i].in = false;
     for (int rank = 0; rank < cost->size; rank++)
-        cost->nodes[cost->ranks[rank].node].units += units[rank];
-    couple_links(cost);
-    couple_cpu(cost);
-    couple_order(cost, units);
-}
-
-// ---------------------------------------------------------------------------------------- one rank
-
-struct mmul_cost_links mmul_cost_links(const struct mmul_cost *cost, double s) {
-    double result = cost->returning * s * cost->result_bytes;
-    return (struct mmul_cost_links){.pieces = cost->taking * s * cost->piece_bytes,
-                                    .result = result,
-                                    .last_blocks = result / cost->passes};
-}
-
-struct mmul_cost_arrival mmul_cost_arrival(const struct mmul_cost *cost, int rank,
-                                           struct mmul_cost_links links) {
-    const struct mmul_cost_rank *r = &cost->ranks[rank];
-    const struct mmul_cost_node *node = &cost->nodes[r->node];
-    double pieces = node->takes_pieces || node->takes_panels ? links.pieces : 0;
-    double last = r->to * cost->panel_sends > 1 ? r->to * cost->panel_sends - 1 : 0;
-    double first = r->from * ((double)cost->cut.panels - 1);
-    return (struct mmul_cost_arrival){.first =
-                                          pieces / cost->rounds + node->first + first * node->gap,
-                                      .last = pieces + node->first + last * node->gap};
-}
-
-// Returns the time when a rank with `units` ends, G included.
-static double finish_of(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
-                        double units) {
-    const struct mmul_cost_rank *r = &cost->ranks[rank];
-    struct mmul_cost_arrival arrival = mmul_cost_arrival(cost, rank, links);
-    double tau = mmul_pass_seconds(&r->pass, units / cost->rounds);
-    double steady = arrival.first + cost->passes * tau;
-    double late = arrival.last + cost->passes_after * tau;
-    return (steady > late ? steady : late) + r->traffic_cpu_seconds +
-           (cost->nodes[r->node].returns ? links.last_blocks : 0);
-}
-
-double mmul_cost_units(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
-                       double seconds) {
-    const struct mmul_cost_rank *r = &cost->ranks[rank];
-    struct mmul_cost_arrival arrival = mmul_cost_arrival(cost, rank, links);
-    double left =
-        seconds - r->traffic_cpu_seconds - (cost->nodes[r->node].returns ? links.last_blocks : 0);
-    double steady = (left - arrival.first) / cost->passes;
-    double late = (left - arrival.last) / cost->passes_after;
-    return cost->rounds * mmul_pass_units(&r->pass, steady < late ? steady : late);
-}
-
-// ----------------------------------------------------------------------------------- the whole run
-
-double mmul_cost_first_block(const struct mmul_cost *cost, const double *units, double part,
-                             struct mmul_cost_links links) {
-    double first = INFINITY;
-    for (int rank = 0; rank < cost->size; rank++) {
-        const struct mmul_cost_rank *r = &cost->ranks[rank];
-        const double own = units[rank] * part;
-        if (!(own > 0) || !cost->nodes[r->node].returns)
-            continue;
-        first = fmin(first, mmul_cost_arrival(cost, rank, links).first +
-                                mmul_pass_seconds(&r->pass, own / cost->rounds));
-    }
-    return first;
-}
-
-double mmul_cost_evaluate(struct mmul_cost *cost, const double *units) {
-    double s = 0;
-    mmul_cost_couple(cost, units);
-    for (int i = 0; i < cost->node_count; i++)
-        s += cost->nodes[i].remote ? cost->nodes[i].units * cost->nodes[i].link : 0;
-    struct mmul_cost_links links = mmul_cost_links(cost, s);
-    double received = mmul_cost_first_block(cost, units, 1, links) + links.result;
-    cost->seconds = 0;
-    for (int rank = 0; rank < cost->size; rank++) {
-        struct mmul_cost_rank *r = &cost->ranks[rank];
-        r->finish = 0;
-        if (!(units[rank] > 0) || !r->in)
-            continue;
-        r->finish = finish_of(cost, rank, links, units[rank]);
-        if (cost->nodes[r->node].returns && received > r->finish)
-            r->finish = received;
-        cost->seconds = r->finish > cost->seconds ? r->finish : cost->seconds;
-    }
-    return cost->seconds;
+        cost->nodes[cost->ranks[rank].node].in |= counts[rank] > 0;
+    set_nodes(cost);
 }

@@ -65,16 +65,6 @@ static double transfer_seconds_per_byte(const struct mmul_rank_info *rank,
     return rank->host_memory || !(bytes_per_second > 0) ? 0 : 1 / bytes_per_second;
 }
 
-static void add_files(struct line *line, double piece, double block) {
-    const struct mmul_pass_request *r = line->request;
-    if (r->maps & ~r->value_maps & MMUL_MAPS_C)
-        line->slope += block * MMUL_FIRST_TOUCH_SECONDS_PER_BYTE;
-    if (r->file_ranks > 0 && !(r->maps & mmul_maps_split_operand(r->axis)))
-        line->slope += piece * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
-    if (r->file_ranks > 0 && !(r->maps & MMUL_MAPS_C))
-        line->slope += block * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
-}
-
 static struct line make_line(const struct mmul_pass_request *r) {
     const struct mmul_problem *p = r->problem;
     const struct mmul_speed *speed = &r->rank->speed;
@@ -99,7 +89,8 @@ static struct line make_line(const struct mmul_pass_request *r) {
     line.fixed = MMUL_PASS_SECONDS * per_matrix / cuts + panel * (up + 1 / check);
     line.slope = piece * up + block * down + (p->beta != 0 ? block * up : 0) +
                  (piece * per_matrix + block) / check;
-    add_files(&line, piece + (p->beta != 0 ? block : 0), block);
+    if (r->maps & ~r->value_maps & MMUL_MAPS_C)
+        line.slope += block * MMUL_FIRST_TOUCH_SECONDS_PER_BYTE;
     // A unit meets only the panels of its own matrix.
     if (matrices > 1) {
         line.slope += line.fixed / line.most;

@@ -12,8 +12,7 @@
 //                a round) at the device's own transfer rates; 0 in host memory
 //     check      bytes of panel, piece and block at the rank's own rate, or
 //                MMUL_CHECK_BYTES_PER_SECOND
-//     files      of root's node: the bytes that it does not map, at MMUL_FILE_BYTES_PER_SECOND; the
-//                first touch of a result that it maps, unless that is a value
+//     files      the first touch of a result that the node maps, unless that is a value
 //
 // s is the side of the cube that moves as many bytes per operation as the pass does. A narrow panel
 // costs more than its share of operations (the surface-to-volume argument of Hong & Kung 1981).
@@ -44,7 +43,6 @@ struct mmul_pass_request {
     double assumed_flops; // used if the rank's speed is not measured; 0: no speed
     unsigned maps;        // maps of the rank's node
     unsigned value_maps;  // the maps that are values, whose memory is reused from step to step
-    int file_ranks;       // ranks of root's node, which share its files; 0: another node
 };
 
 // A pass cost is a rising function, linear between knots, with the last slope beyond them.

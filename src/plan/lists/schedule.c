@@ -116,8 +116,15 @@ static struct mmul_stretch_walk walk_rank(const struct mmul_schedule *schedule, 
     return mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
 }
 
+static int64_t count_part(const struct mmul_schedule *schedule, int rank, int64_t round) {
+    const struct mmul_range part = mmul_schedule_part(schedule, rank, round);
+    return part.end - part.begin;
+}
+
 static bool rank_has_work(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
     struct mmul_matrix_range ignored;
+    if (whole_matrices(schedule) == 1)
+        return count_part(schedule, rank, pass.round) > 0;
     struct mmul_stretch_walk walk = walk_rank(schedule, rank, pass);
     return mmul_schedule_next(&walk, &ignored);
 }
@@ -125,6 +132,8 @@ static bool rank_has_work(const struct mmul_schedule *schedule, int rank, struct
 int64_t mmul_schedule_units(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
     struct mmul_matrix_range s;
     int64_t units = 0;
+    if (whole_matrices(schedule) == 1)
+        return count_part(schedule, rank, pass.round);
     struct mmul_stretch_walk walk = walk_rank(schedule, rank, pass);
     while (mmul_schedule_next(&walk, &s))
         units += s.end - s.begin;

@@ -9,9 +9,8 @@
 //            Part i takes floor(100 p_i + 1e-9) pieces in order. The last part of non-zero weight
 //            also takes the remainder. 4096 at 50/25/25 is 2050, 1025, 1021.
 //
-// Weights are chosen elsewhere: of a product in plan/product/balance.c, with the ranks that take
-// part in plan/product/participants.c; of a program in exec/job/program_plan.c, by speeds, and for
-// root's node also by predictions.
+// Weights are chosen elsewhere: of a product in plan/product/schedule_shares.c; of a program in
+// exec/job/program_plan.c, by speeds, and for root's node also by predictions.
 #pragma once
 
 #include "mpimatmul_local.h"

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Selects the ranks that take part in a product. Ranks that would slow the job down get nothing.
-// Pure.
+// Candidates for the ranks that take part in a product. Pure.
 //
-// Other nodes are ordered by the speed of their link from root, then by their own speed. Prefixes
-// of this order are tried: all up to 16 nodes, else some 30 of them. The prefix with the least
-// predicted seconds wins: a superfluous node delays all nodes behind it in the chain, or costs root
-// more CPU than it contributes. All ranks stay unless leaving some out saves one per cent. Nodes
-// that get no units leave the chain. A device that is slower, transfers included, than one core of
-// the CPU beside it is left out.
+// A device that is slower, transfers included, than one core of the CPU beside it takes no part.
+// The other nodes are ordered by the speed of their link from root, then by their own speed.
+// schedule_choose.c tries prefixes of this order.
 #pragma once
 
-#include "plan/product/balance.h"
+#include "plan/cost/cost.h"
 
 enum mmul_exclusion {
     MMUL_NOT_EXCLUDED,
@@ -22,18 +18,23 @@ enum mmul_exclusion {
 };
 
 struct mmul_participants {
-    enum mmul_exclusion *absence; // per rank; owned by the caller
-    bool *in;                     // per rank; owned by the caller
-    double *units;                // per rank, as of mmul_balance; owned by the caller
-    double seconds;               // predicted for these members; 0: no shares reach the total
+    enum mmul_exclusion *absence; // per rank, owned: slow devices and unknown speeds
+    // Per node, owned: position in the order, most useful first; -1: root's node, or no use.
+    int *place;
+    int count; // nodes in the order
 };
 
-// Chooses members. `total` and `capacity` are those of mmul_balance. Sets `cost` to the result.
-// Fails with MMUL_ERR_SYSTEM (memory for work space) only.
-enum mmul_status mmul_participants_choose(struct mmul_cost *cost, const struct mmul_cut *cut,
-                                          double total, const int64_t *capacity,
-                                          struct mmul_participants *members,
-                                          struct mmul_error *err);
+// Finds the candidates. `cost` must be set, with all ranks in. Fails with MMUL_ERR_SYSTEM (memory)
+// only. Release with mmul_participants_fini in any case.
+enum mmul_status mmul_participants_find(const struct mmul_cost *cost,
+                                        struct mmul_participants *participants,
+                                        struct mmul_error *err);
+void mmul_participants_fini(struct mmul_participants *participants);
+
+// Writes to `in`, per rank, the ranks of root's node and of the first `nodes` nodes of the order.
+// Returns true if these are all ranks.
+bool mmul_participants_admit(const struct mmul_participants *participants,
+                             const struct mmul_cost *cost, int nodes, bool *in);
 
 // Writes "rank 3", "ranks 3, 7" or "ranks 3, 7, 8 and 12 more" for the ranks with `out`.
 char *mmul_ranks_format(const bool *out, int size, char text[static 64]);

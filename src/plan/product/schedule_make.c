@@ -20,24 +20,24 @@ static const double ASSUMED_FLOPS = 1e11; // mean over the ranks
 // -------------------------------------------------------------------------------------- work space
 
 static void candidate_fini(struct mmul_candidate *c) {
-    MMUL_FREE_ALL(c->units, c->counts, c->capacity, c->work_bytes, c->clipped);
+    MMUL_FREE_ALL(c->counts, c->capacity, c->work_bytes, c->clipped);
 }
 
 static enum mmul_status candidate_init(struct mmul_candidate *c, int size, int nodes,
                                        struct mmul_error *err) {
-    return MMUL_ALLOCATE_ALL("the schedule", err, MMUL_ARRAY(c->units, size),
-                             MMUL_ARRAY(c->counts, size), MMUL_ARRAY(c->capacity, nodes),
-                             MMUL_ARRAY(c->work_bytes, nodes), MMUL_ARRAY(c->clipped, nodes));
+    return MMUL_ALLOCATE_ALL("the schedule", err, MMUL_ARRAY(c->counts, size),
+                             MMUL_ARRAY(c->capacity, nodes), MMUL_ARRAY(c->work_bytes, nodes),
+                             MMUL_ARRAY(c->clipped, nodes));
 }
 
 static void planning_fini(struct mmul_planning *p) {
     mmul_cost_destroy(p->cost);
     candidate_fini(&p->trial);
     candidate_fini(&p->best);
-    candidate_fini(&p->walked);
+    candidate_fini(&p->all);
     mmul_replay_destroy(p->replay);
     MMUL_FREE_ALL(p->weights, p->assumed, p->everybody, p->rank_node, p->needs, p->maps, p->members,
-                  p->absence);
+                  p->absence, p->units, p->slopes, p->before);
 }
 
 static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error *err) {
@@ -51,10 +51,11 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
                           MMUL_ARRAY(p->assumed, size), MMUL_ARRAY(p->everybody, size),
                           MMUL_ARRAY(p->rank_node, size), MMUL_ARRAY(p->needs, nodes),
                           MMUL_ARRAY(p->maps, nodes), MMUL_ARRAY(p->members, size),
-                          MMUL_ARRAY(p->absence, size)) != MMUL_OK ||
+                          MMUL_ARRAY(p->absence, size), MMUL_ARRAY(p->units, size),
+                          MMUL_ARRAY(p->slopes, size), MMUL_ARRAY(p->before, size)) != MMUL_OK ||
         candidate_init(&p->trial, size, nodes, err) != MMUL_OK ||
         candidate_init(&p->best, size, nodes, err) != MMUL_OK ||
-        candidate_init(&p->walked, size, nodes, err) != MMUL_OK)
+        candidate_init(&p->all, size, nodes, err) != MMUL_OK)
         return err->status;
     p->schedule->problem = *p->request->problem;
     p->schedule->rule = p->request->rule;
@@ -268,7 +269,7 @@ static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struc
     set_nodes(p, NULL);
     for (int node = 0; node < p->schedule->node_count; node++)
         p->nodes[node].memory_bytes = node_memory(p, node, bytes);
-    return mmul_planning_choose(p, false, err);
+    return mmul_planning_choose(p, true, err);
 }
 
 enum mmul_status mmul_schedule_least_memory(const struct mmul_schedule_request *request,
@@ -297,7 +298,7 @@ enum mmul_status mmul_schedule_make(const struct mmul_schedule_request *request,
     struct mmul_planning p = {.request = request};
     enum mmul_status status = begin_planning(&p, err);
     if (status == MMUL_OK)
-        status = mmul_planning_choose(&p, true, err);
+        status = mmul_planning_choose(&p, false, err);
     if (status == MMUL_OK)
         status = size_ranks(&p, err);
     if (status == MMUL_OK)

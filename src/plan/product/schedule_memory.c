@@ -253,12 +253,12 @@ static void sum_round_needs(struct mmul_planning *p) {
     for (int rank = 0; rank < p->schedule->size; rank++) {
         int node = p->rank_node[rank];
         struct mmul_node_need *need = &p->needs[node];
-        int64_t round = mmul_divide_up(p->best.counts[rank], p->best.cut.rounds);
+        int64_t round = mmul_divide_up(p->trial.counts[rank], p->trial.cut.rounds);
         need->round_units += round;
         need->block_units += round;
-        need->panels = round > 0 ? p->best.cut.panels : need->panels;
+        need->panels = round > 0 ? p->trial.cut.panels : need->panels;
         p->nodes[node].private_bytes +=
-            mmul_min(round, units) * check_unit_bytes(p, &p->best.cut, node);
+            mmul_min(round, units) * check_unit_bytes(p, &p->trial.cut, node);
     }
 }
 
@@ -283,7 +283,7 @@ static void sum_matrix_needs(struct mmul_planning *p) {
     for (int node = 0; node < p->schedule->node_count; node++) {
         struct mmul_node_need *need = &p->needs[node];
         int64_t most = need->panels = 0;
-        for (int64_t panel = 0; panel < p->best.cut.panels; panel++) {
+        for (int64_t panel = 0; panel < p->trial.cut.panels; panel++) {
             int64_t units = units_in_pass(p, node, mmul_schedule_pass(p->schedule, panel));
             need->panels += units > 0;
             most = mmul_max(most, units);
@@ -321,8 +321,8 @@ static void fill_slots(struct mmul_schedule_node *node, int64_t room) {
 static void size_segment(struct mmul_planning *p, int index) {
     struct mmul_schedule_node *node = &p->nodes[index];
     const struct mmul_node_need *need = &p->needs[index];
-    int64_t panel = mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->best.cut);
-    node->piece_lanes = p->best.cut.rounds > 1 ? 2 : 1;
+    int64_t panel = mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->trial.cut);
+    node->piece_lanes = p->trial.cut.rounds > 1 ? 2 : 1;
     node->piece_lane_bytes = node->maps & mmul_maps_split_operand(p->schedule->axis)
                                  ? 0
                                  : need->round_units * p->piece_bytes;
@@ -330,9 +330,9 @@ static void size_segment(struct mmul_planning *p, int index) {
     node->whole_slots =
         node->maps & mmul_maps_whole_operand(p->schedule->axis) || panel == 0 ? 0 : need->panels;
     node->whole_slot_bytes = node->whole_slots > 0 ? panel : 0;
-    node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->best.cut.rounds * need->panels;
+    node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->trial.cut.rounds * need->panels;
     node->result_slot_bytes = node->result_slots > 0
-                                  ? need->block_units * p->best.cut.panel_units *
+                                  ? need->block_units * p->trial.cut.panel_units *
                                         mmul_problem_result_each(&p->schedule->problem)
                                   : 0;
     int64_t lanes = node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes);
@@ -343,14 +343,14 @@ static void size_segment(struct mmul_planning *p, int index) {
 
 // Returns the bytes of the panels that a node needs; all matrices if it needs all panels.
 static int64_t needed_bytes(const struct mmul_planning *p, int64_t panels) {
-    int64_t each = mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->best.cut);
-    return panels == p->best.cut.panels ? p->whole_bytes : mmul_min(p->whole_bytes, panels * each);
+    int64_t each = mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->trial.cut);
+    return panels == p->trial.cut.panels ? p->whole_bytes : mmul_min(p->whole_bytes, panels * each);
 }
 
 static int64_t crossing_bytes(const struct mmul_planning *p,
                               const struct mmul_schedule_node *node) {
     int64_t whole = node->maps & mmul_maps_whole_operand(p->schedule->axis) ? 0 : node->whole_bytes;
-    return (node->whole_stays ? whole : whole * p->best.cut.rounds) +
+    return (node->whole_stays ? whole : whole * p->trial.cut.rounds) +
            (node->maps & mmul_maps_split_operand(p->schedule->axis) ? 0 : node->piece_bytes) +
            (node->maps & MMUL_MAPS_C_IN ? 0 : node->c_in_bytes) +
            (node->maps & MMUL_MAPS_C ? 0 : node->result_bytes);
@@ -361,8 +361,9 @@ static void reset_nodes(struct mmul_planning *p) {
     for (int i = 0; i < p->schedule->node_count; i++) {
         struct mmul_schedule_node fresh = {.maps = p->maps[i],
                                            .whole_stays = true,
-                                           .checks_whole = check_projects_whole(p, &p->best.cut, i),
-                                           .private_bytes = p->best.work_bytes[i],
+                                           .checks_whole =
+                                               check_projects_whole(p, &p->trial.cut, i),
+                                           .private_bytes = p->trial.work_bytes[i],
                                            .memory_bytes = p->nodes[i].memory_bytes};
         memcpy(fresh.host, p->nodes[i].host, sizeof fresh.host);
         p->nodes[i] = fresh;
@@ -373,13 +374,13 @@ static void sum_part_bytes(struct mmul_planning *p) {
     for (int rank = 0; rank < p->schedule->size; rank++) {
         struct mmul_schedule_node *node = &p->nodes[p->rank_node[rank]];
         p->ranks[rank].steal_lines_least = least_stealable_lines(p, rank);
-        node->claims |= p->schedule->claim_share > 0 && p->best.counts[rank] > 0 &&
+        node->claims |= p->schedule->claim_share > 0 && p->trial.counts[rank] > 0 &&
                         (p->schedule->may_steal || node->result_bytes > 0);
         node->participates |=
-            p->best.counts[rank] > 0 || p->ranks[rank].whole_end > p->ranks[rank].whole_begin;
-        node->piece_bytes += p->best.counts[rank] * p->piece_bytes;
-        node->result_bytes += p->best.counts[rank] * p->result_bytes;
-        node->c_in_bytes += p->best.counts[rank] * p->c_in_bytes;
+            p->trial.counts[rank] > 0 || p->ranks[rank].whole_end > p->ranks[rank].whole_begin;
+        node->piece_bytes += p->trial.counts[rank] * p->piece_bytes;
+        node->result_bytes += p->trial.counts[rank] * p->result_bytes;
+        node->c_in_bytes += p->trial.counts[rank] * p->c_in_bytes;
     }
 }
 
@@ -401,6 +402,6 @@ bool mmul_planning_size_segments(struct mmul_planning *p) {
     if (root->result_bytes == 0 && p->request->panels &&
         !(root->maps & mmul_maps_whole_operand(p->schedule->axis)))
         root->private_bytes +=
-            2 * mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->best.cut);
+            2 * mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->trial.cut);
     return root->private_bytes + root->segment_bytes <= root->memory_bytes;
 }

@@ -4,8 +4,9 @@
 // the order of the story:
 //
 //     schedule_make.c     ranks and nodes, the axis, then the steps below, tiles
-//     schedule_choose.c   the cut, the members, the units of each: by sums in closed form, then by
-//                         walking the lists of the finalists (plan/replay/replay.h)
+//     schedule_choose.c   the cut and the members
+//     schedule_shares.c   the units of each rank for a cut, by replays of the lists
+//                         (plan/replay/replay.h)
 //     schedule_memory.c   memory that a node needs for a cut, its capacity, its lanes and slots
 //     schedule_predict.c  seconds, limits and advice
 #pragma once
@@ -22,23 +23,20 @@ struct mmul_node_need {
     int64_t panels;      // panels of the whole operand
 };
 
-// A candidate is one way to do the job, and its score. It does not change once it is scored.
+// A candidate is one way to do the job, and its score.
 struct mmul_candidate {
     struct mmul_cut cut;
     const bool *in;      // size: may have units; borrowed
     double seconds;      // predicted; 0: the candidate does not fit
-    double *units;       // size: shares as fractions
-    int64_t *counts;     // size: whole shares, for given weights and for the final plan
+    int64_t *counts;     // size: units
     int64_t *capacity;   // node_count: most units that the node's memory holds
     int64_t *work_bytes; // node_count: private memory
     bool *clipped;       // node_count: memory limits the node's share
 };
 
-// A finalist is a cut with few seconds in closed form. Its lists are walked.
-enum { MMUL_FINALISTS = 3 };
-struct mmul_finalist {
-    struct mmul_cut cut;
-    double seconds;
+// Units of a rank in a replay, and its end.
+struct mmul_share_end {
+    double units, finish;
 };
 
 // Work space of one call. All but `request` is owned; the schedule is owned until it is handed
@@ -51,27 +49,27 @@ struct mmul_planning {
     int root_node;
     // Bytes per unit of the split range: of the split operand, of C_in, of C.
     int64_t piece_bytes, c_in_bytes, result_bytes;
-    int64_t whole_bytes;          // bytes of the whole operand
-    bool automatic;               // shares let all ranks finish together
-    bool speeds_known;            // speeds of all ranks are measured: seconds are meaningful
-    double *weights;              // size: as given, or the speeds
-    double *assumed;              // size: operations per second of unmeasured ranks
-    bool *everybody;              // size: has a weight
-    int *rank_node;               // size
-    struct mmul_cost *cost;       // model of the candidate that was scored last
-    struct mmul_node_need *needs; // node_count: needs of the final plan
-    unsigned *maps;               // node_count: maps that stay mapped
-    bool *members;                // size: selected by participants.h
-    enum mmul_exclusion *absence; // size: reason of the absence of the others
-    struct mmul_candidate trial;  // current candidate
-    struct mmul_candidate best;   // best so far, then the final plan
-    // Best of the candidates whose lists were walked.
-    struct mmul_candidate walked;
-    // Best first; 0 seconds: empty.
-    struct mmul_finalist finalists[MMUL_FINALISTS];
-    struct mmul_cut all_cut;    // best cut for all ranks
-    double all_seconds;         // seconds with all ranks; 0: no rank was left out
-    struct mmul_replay *replay; // replay of the lists walked last
+    int64_t whole_bytes;           // bytes of the whole operand
+    bool automatic;                // shares let all ranks finish together
+    bool speeds_known;             // speeds of all ranks are measured: seconds are meaningful
+    double *weights;               // size: as given, or the speeds
+    double *assumed;               // size: operations per second of unmeasured ranks
+    bool *everybody;               // size: has a weight
+    int *rank_node;                // size
+    struct mmul_cost *cost;        // model of the trial
+    struct mmul_node_need *needs;  // node_count: needs of the trial
+    unsigned *maps;                // node_count: maps that stay mapped
+    bool *members;                 // size: the ranks that take part
+    enum mmul_exclusion *absence;  // size: reason of the absence of the others
+    double *units;                 // size: shares of the trial before rounding
+    double *slopes;                // size: seconds by which a rank ends later per unit
+    struct mmul_share_end *before; // size: as of the replay before; 0 units: none
+    struct mmul_candidate trial;   // current candidate; the schedule describes it
+    struct mmul_candidate best;    // best so far, then the final plan
+    struct mmul_candidate all;     // best with all ranks
+    double all_seconds;            // seconds with all ranks; 0: no rank was left out
+    bool only_fits;                // a candidate that fits is good enough; nothing is replayed
+    struct mmul_replay *replay;    // latest replay of the trial
 };
 
 // ------------------------------------------------------------------------------- schedule_memory.c
@@ -101,20 +99,26 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
 // ------------------------------------------------------------------------------- schedule_choose.c
 
 // Chooses the best candidate and its stealable share, and writes both to p and the schedule.
-// Without walks_lists it only finds a cut for all ranks. Fails if there is none.
-enum mmul_status mmul_planning_choose(struct mmul_planning *p, bool walks_lists,
+// only_fits: any candidate that fits, for all ranks. Fails if there is none.
+enum mmul_status mmul_planning_choose(struct mmul_planning *p, bool only_fits,
                                       struct mmul_error *err);
 
-// Computes counts by `weights` within the candidate's capacities.
-enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double *weights,
-                                     struct mmul_candidate *c, struct mmul_error *err);
+// ------------------------------------------------------------------------------- schedule_shares.c
+
+// Finds the shares of the trial, whose cut and members are set. It becomes the best candidate if it
+// takes less than `share` of the seconds of the best so far.
+enum mmul_status mmul_planning_score(struct mmul_planning *p, double share, struct mmul_error *err);
+
+// Computes the trial's counts by `weights` within its capacities.
+enum mmul_status mmul_planning_share(struct mmul_planning *p, const double *weights,
+                                     struct mmul_error *err);
 
 // Copies a candidate into the memory of another.
 void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candidate *from,
                         struct mmul_candidate *to);
 
-// Writes the final plan (`best`, with whole shares) to the schedule, with lanes and slots, and
-// walks its lists. Its seconds become those of the replay; 0: it does not fit.
+// Writes the trial, with its counts, to the schedule, with lanes and slots, and replays its lists.
+// Its seconds become those of the replay; 0: it does not fit.
 enum mmul_status mmul_planning_replay(struct mmul_planning *p, struct mmul_error *err);
 
 // ------------------------------------------------------------------------------ schedule_predict.c

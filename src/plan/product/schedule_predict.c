@@ -138,7 +138,7 @@ struct advice {
 // Returns the seconds without the ranks in a->out; 0: the others cannot hold the work.
 static double seconds_without_ranks(struct advice *a) {
     struct mmul_planning *p = a->p;
-    struct mmul_candidate *rest = &p->best;
+    struct mmul_candidate *rest = &p->trial;
     struct mmul_error ignored;
     for (int rank = 0; rank < p->schedule->size; rank++) {
         a->in[rank] = !a->out[rank] && p->everybody[rank];
@@ -146,7 +146,7 @@ static double seconds_without_ranks(struct advice *a) {
     }
     rest->in = a->in;
     bool fits = mmul_planning_compute_capacity(p, rest) >= (double)p->schedule->total &&
-                mmul_planning_share(p, a->weights, rest, &ignored) == MMUL_OK &&
+                mmul_planning_share(p, a->weights, &ignored) == MMUL_OK &&
                 mmul_planning_replay(p, &ignored) == MMUL_OK;
     return fits ? rest->seconds : 0;
 }
@@ -209,11 +209,13 @@ static enum mmul_status report_left_out(struct mmul_planning *p, struct mmul_err
 
 enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
+    mmul_planning_copy(p, &p->best, &p->trial);
+    mmul_cost_set(p->cost, &p->trial.cut);
     if (p->automatic)
         status = report_left_out(p, err);
     else if (p->speeds_known && p->schedule->size > 1)
         status = advise_removals(p, err);
-    mmul_planning_copy(p, &p->walked, &p->best);
+    mmul_planning_copy(p, &p->best, &p->trial);
     if (status == MMUL_OK)
         status = mmul_planning_replay(p, err);
     if (status != MMUL_OK)

@@ -15,8 +15,8 @@ struct job {
     int *producers;                 // owned, by place: stage that makes it; -1: none
     // Owned, by stage of the run (joined moves have their own): stage here.
     int *indices;
-    unsigned *maps; // owned, per node: scratch of make_cost
-    bool *in;       // owned: ranks that have a part
+    unsigned *maps;  // owned, per node: scratch of make_cost
+    int64_t *counts; // owned, per rank: units, scratch of make_cost
     int count;
 };
 
@@ -45,12 +45,14 @@ static enum mmul_status make_cost(struct job *job, const struct mmul_program_pla
     for (int node = 0; node < schedule->node_count; node++)
         job->maps[node] = mmul_schedule_nodes(schedule)[node].maps;
     for (int rank = 0; rank < schedule->size; rank++)
-        job->in[rank] =
-            mmul_schedule_ranks(schedule)[rank].end > mmul_schedule_ranks(schedule)[rank].begin;
+        job->counts[rank] =
+            mmul_schedule_ranks(schedule)[rank].end - mmul_schedule_ranks(schedule)[rank].begin;
     enum mmul_status status = mmul_cost_create(&request, cost, err);
-    if (status == MMUL_OK)
-        mmul_cost_set(*cost, job->in, &cut);
-    return status;
+    if (status != MMUL_OK)
+        return status;
+    mmul_cost_set(*cost, &cut);
+    mmul_cost_set_counts(*cost, job->counts);
+    return MMUL_OK;
 }
 
 // Returns the ranks that a step waits for: for a move all ranks that have something of it, else the
@@ -147,7 +149,7 @@ static enum mmul_status replay_job(struct mmul_program_plan *plan,
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "the simulation", err, MMUL_ARRAY(job.stages, plan->step_count),
         MMUL_ARRAY(job.costs, plan->step_count), MMUL_ARRAY(job.producers, plan->place_count),
-        MMUL_ARRAY(job.maps, cluster->node_count), MMUL_ARRAY(job.in, cluster->size),
+        MMUL_ARRAY(job.maps, cluster->node_count), MMUL_ARRAY(job.counts, cluster->size),
         MMUL_ARRAY(job.indices, 2 * (int64_t)plan->step_count));
     if (status == MMUL_OK)
         status = find_stages(&job, plan, cluster, err);
@@ -162,7 +164,7 @@ static enum mmul_status replay_job(struct mmul_program_plan *plan,
     mmul_replay_destroy(replay);
     for (int i = 0; job.costs != NULL && i < plan->step_count; i++)
         mmul_cost_destroy(job.costs[i]);
-    MMUL_FREE_ALL(job.stages, job.costs, job.producers, job.indices, job.maps, job.in);
+    MMUL_FREE_ALL(job.stages, job.costs, job.producers, job.indices, job.maps, job.counts);
     return status;
 }
 

@@ -12,7 +12,7 @@
 #include "plan/cost/cost.h"
 #include "plan/lists/schedule.h"
 
-enum { MMUL_FOLD_RANKS = 16, MMUL_FOLD_PASSES = 256 };
+enum { MMUL_FOLD_RANKS = 16, MMUL_FOLD_PASSES = 64 };
 
 struct mmul_rank_classes {
     int size, node_count;

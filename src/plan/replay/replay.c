@@ -91,21 +91,17 @@ static void raise_counter(struct stage *stage, int node, struct mmul_count count
 
 // ------------------------------------------------------------------------- before the clock starts
 
-// Computes the mean seconds per element of C over the ranks of each class. Reads and writes of
-// root's lists are not computing.
+// Computes the mean seconds per element of C over the ranks of each class.
 static void find_element_seconds(const struct simulation *s, struct stage *stage,
                                  const struct mmul_stage_plan *whole) {
     const struct mmul_cost *cost = whole->cost;
     for (int rank = 0; rank < whole->schedule->size; rank++) {
         const struct mmul_schedule_rank *r = &mmul_schedule_ranks(whole->schedule)[rank];
         int classes = s->classes.rank_of[rank];
-        struct mmul_pass_cost pass = cost->ranks[rank].pass;
-        if (r->node == cost->root_node && pass.knots > 0)
-            pass = mmul_cost_pass(cost, rank, 0);
+        const struct mmul_pass_cost *pass = &cost->ranks[rank].pass;
         if (r->end > r->begin)
             stage->element_seconds[classes] +=
-                cost->passes *
-                mmul_pass_seconds(&pass, (double)(r->end - r->begin) / cost->rounds) /
+                cost->passes * mmul_pass_seconds(pass, (double)(r->end - r->begin) / cost->rounds) /
                 s->classes.members[classes];
     }
     double rounds = (double)stage->schedule->rounds, part = rounds / cost->rounds;
