@@ -21,16 +21,19 @@
 #include "plan/program/program_planning.h"
 
 enum { STATES_MOST = 512, RULES_MOST = 16, FOUND_MOST = STATES_MOST * RULES_MOST };
-enum { TABLE = 2 * FOUND_MOST, WORD = sizeof(uint64_t) };
+// Placements of a value, a bit per kind.
+typedef uint16_t placement_bits;
+enum { TABLE = 2 * FOUND_MOST, WORD = sizeof(uint64_t) / sizeof(placement_bits) };
+_Static_assert(MMUL_PLACEMENTS <= CHAR_BIT * sizeof(placement_bits), "a bit for each placement");
 // States of one operation; states of the whole program.
 enum { STATES_LEAST = 16, STATES_OF_ALL = 1024 * STATES_MOST };
 
 struct state {
     double seconds;
-    uint64_t hash;       // hash of `have`
-    int parent;          // index among the states before the operation
-    int rule;            // rule of the operation
-    unsigned char *have; // per slot: a bit per kind; 0: no later reader
+    uint64_t hash;        // hash of `have`
+    int parent;           // index among the states before the operation
+    int rule;             // rule of the operation
+    placement_bits *have; // per slot; 0: no later reader
 };
 
 // A path that was computed for the current operation.
@@ -51,21 +54,21 @@ struct catching_up {
     double seconds[MMUL_PLACEMENTS];
 };
 
-// States before and after an operation, their bytes, and the choices that led to them.
+// States before and after an operation, their slots, and the choices that led to them.
 struct search {
     const struct mmul_program *program;
     const struct mmul_program_costs *rank_groups; // costs, by group
     const struct mmul_program_costs *costs;       // costs of the current operation
     struct state now[STATES_MOST], found[FOUND_MOST];
     struct rank_of_state order[FOUND_MOST];
-    unsigned char *have[2], *scratch; // bytes of these states; of one state
-    int *parents, *rules;             // operation * STATES_MOST + state
-    int *slots;                       // slot of each value; live values use slots in turn
-    int *owners;                      // value in each slot; -1: free
-    bool has_wishes;                  // the program requests placements that need several ranks
-    bool *is_transposed;              // per value: it is stored as another value, read transposed
-    int slot_count;                   // in use, a multiple of WORD
-    int states_most;                  // limit of surviving states
+    placement_bits *have[2], *scratch; // slots of these states; of one state
+    int *parents, *rules;              // operation * STATES_MOST + state
+    int *slots;                        // slot of each value; live values use slots in turn
+    int *owners;                       // value in each slot; -1: free
+    bool has_wishes;                   // the program requests placements that need several ranks
+    bool *is_transposed;               // per value: it is stored as another value, read transposed
+    int slot_count;                    // in use, a multiple of WORD
+    int states_most;                   // limit of surviving states
     int count, found_count;
     int table[TABLE]; // found states by hash; 0: none, else index + 1
     int table_size;   // power of two
@@ -192,14 +195,14 @@ static bool is_read_from_file(const struct search *s, int index, const struct mm
 // Returns the hash of one slot. The hashes of all slots are combined by xor, so that a step only
 // changes those of its own values.
 static uint64_t hash_of(int slot, unsigned have) {
-    uint64_t hash = ((uint64_t)slot << CHAR_BIT | have) * 0x9E3779B97F4A7C15U;
+    uint64_t hash = ((uint64_t)slot << MMUL_PLACEMENTS | have) * 0x9E3779B97F4A7C15U;
     hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93U;
     return have == 0 ? 0 : hash ^ hash >> 32;
 }
 
 static void set_slot(struct state *state, int slot, unsigned have) {
     state->hash ^= hash_of(slot, state->have[slot]) ^ hash_of(slot, have);
-    state->have[slot] = (unsigned char)have;
+    state->have[slot] = (placement_bits)have;
 }
 
 // Returns the seconds of following a rule from a state, and advances the state.
@@ -249,14 +252,14 @@ static double follow_rule(struct search *s, int index, const struct mmul_rule *r
 
 // Adds a state unless an equal one is as short.
 static void add_state(struct search *s, const struct state *state) {
-    const size_t bytes = (size_t)s->slot_count;
+    const size_t bytes = (size_t)s->slot_count * sizeof *state->have;
     const unsigned last = (unsigned)s->table_size - 1;
     uint64_t at = state->hash & last;
     while (s->table[at] != 0 && memcmp(s->found[s->table[at] - 1].have, state->have, bytes) != 0)
         at = (at + 1) & last;
     if (s->table[at] == 0) {
         struct state *made = &s->found[s->found_count];
-        made->have = s->have[1] + (size_t)s->found_count * bytes;
+        made->have = s->have[1] + (size_t)s->found_count * (size_t)s->slot_count;
         made->hash = state->hash;
         made->seconds = INFINITY;
         memcpy(made->have, state->have, bytes);
@@ -302,8 +305,8 @@ static bool catches_up(struct search *s, int index, const struct state *best,
     double seconds = 0;
     for (int word = 0; word < s->slot_count; word += WORD) {
         uint64_t have, has;
-        memcpy(&have, state->have + word, WORD);
-        memcpy(&has, best->have + word, WORD);
+        memcpy(&have, state->have + word, sizeof have);
+        memcpy(&has, best->have + word, sizeof has);
         if ((have & ~has) == 0)
             continue;
         for (int i = word; i < word + WORD; i++) {
@@ -321,7 +324,7 @@ static bool catches_up(struct search *s, int index, const struct state *best,
 
 // Selects the states that survive.
 static void select_states(struct search *s, int index) {
-    const size_t bytes = (size_t)s->slot_count;
+    const size_t slots = (size_t)s->slot_count;
     for (int i = 0; i < s->found_count; i++)
         s->order[i] = (struct rank_of_state){s->found[i].seconds, i};
     qsort(s->order, (size_t)s->found_count, sizeof *s->order, compare_ranks);
@@ -333,8 +336,8 @@ static void select_states(struct search *s, int index) {
             continue;
         struct state *next = &s->now[s->count];
         *next = *state;
-        next->have = s->have[0] + (size_t)s->count * bytes;
-        memcpy(next->have, state->have, bytes);
+        next->have = s->have[0] + (size_t)s->count * slots;
+        memcpy(next->have, state->have, slots * sizeof *next->have);
         s->parents[(int64_t)index * s->states_most + s->count] = state->parent;
         s->rules[(int64_t)index * s->states_most + s->count] = state->rule;
         s->count++;
@@ -344,7 +347,7 @@ static void select_states(struct search *s, int index) {
 static enum mmul_status advance_operation(struct search *s, int index, struct mmul_error *err) {
     const struct mmul_operation *o = &s->program->operations[index];
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
-    const size_t bytes = (size_t)s->slot_count;
+    const size_t bytes = (size_t)s->slot_count * sizeof *s->scratch;
     s->costs = costs_of_rank_group(s, mmul_program_operation_group(s->program, o));
     s->found_count = 0;
     memset(s->table, 0, (size_t)s->table_size * sizeof *s->table);
