@@ -1054,7 +1054,9 @@ MMUL_API enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmu
 
 // Placement of a value. Parts are uneven; the rows (or columns) of all matrices of a stack form one
 // range. Grids are a mesh of ranks: rank (i, j) is responsible for rows i and columns j of the
-// value.
+// value. Cyclic values are dealt in blocks of columns, from the last block to the first: each goes
+// to the rank that would finish its blocks first with it, by the ranks' speeds. So every range of
+// last columns is balanced, such as the rest of a matrix in a factorisation.
 enum mmul_placement_kind {
     MMUL_PLACE_FILE,      // whole, on root: loaded values
     MMUL_PLACE_ROWS,      // each rank has some rows
@@ -1064,6 +1066,7 @@ enum mmul_placement_kind {
     MMUL_PLACE_PARTIAL,   // each rank has a summand of the whole value
     MMUL_PLACE_GRID_ROWS, // ranks (i, ...) have rows i of a grid whole: one copy per node
     MMUL_PLACE_GRID_COLS, // ranks (..., j) have columns j whole
+    MMUL_PLACE_CYCLIC,    // each rank has some blocks of columns of every matrix
 };
 
 struct mmul_program;
@@ -1299,18 +1302,22 @@ struct mmul_placement_request {
     const int *backward_ranks;
     int backward_count;
     const char *pattern; // from mmul_placements_find, borrowed
+    // MMUL_PLACE_CYCLIC: columns of a block, one number for all values of a program; 0: 64.
+    int64_t block_cols;
 };
 
 // Adds x with a placement request. Fails with MMUL_ERR_USAGE (as mmul_program_place; no ranks, or
-// above 1023), MMUL_ERR_SYSTEM (memory). Ranks that the job does not have are an error at planning.
+// above 1023; blocks of an invalid or a second size), MMUL_ERR_SYSTEM (memory). Ranks that the job
+// does not have are an error at planning.
 MMUL_API enum mmul_status mmul_program_place_as(
     struct mmul_program *program, int x, const struct mmul_placement_request *requested_placement,
     const char *name, int *value, struct mmul_error *err);
 
 // Placement requests by the names of values, from a YAML file of one mapping. An entry is one of
-//     NAME: rows                                            (cols, replicate, grid)
+//     NAME: rows                                            (cols, cyclic, replicate, grid)
 //     NAME: {shard: cols, ranks: [0, 1]}                    (or replicated: true)
 //     NAME: {shard: {axis: 0, workers: [0, 1]}, backward: OTHER}
+//     NAME: {shard: cyclic, block: 32}                      (columns of a block)
 // Axis 0 is rows and 1 columns. ranks (of MPI) and workers are synonyms (null: all). A value that
 // is not split is whole on each of the ranks. Gradients pass through the operation that makes the
 // value on the ranks of the entry OTHER, or on the value's own ranks if no entry OTHER has ranks.
@@ -1529,11 +1536,11 @@ MMUL_API void mmul_values_set_text_name(struct mmul_values *values, const char *
 // Returns the run's report, borrowed from the values; complete on root only.
 MMUL_API const struct mmul_report *mmul_values_report(const struct mmul_values *values);
 
-// This rank's part of a value: a rectangle in each of some matrices. Element (i, j) of the matrix
-// is data[(i - region.row_begin) * row_step + (j - region.col_begin) * col_step], or that of
-// doubles; borrowed until the values are destroyed. For a value that is whole on the node
-// (replicate) it is all of it, for a sum (partial) this rank's summand. A value that could not be
-// kept has no parts (keep_values, mpimatmul.h). Local.
+// This rank's part of a value: a rectangle in each of some matrices; of a cyclic value one for each
+// of its blocks. Element (i, j) of the matrix is data[(i - region.row_begin) * row_step + (j -
+// region.col_begin) * col_step], or that of doubles; borrowed until the values are destroyed. For a
+// value that is whole on the node (replicate) it is all of it, for a sum (partial) this rank's
+// summand. A value that could not be kept has no parts (keep_values, mpimatmul.h). Local.
 struct mmul_value_part {
     struct mmul_region region;
     union {

@@ -737,7 +737,8 @@ def restore(file, initial):
 
 zeros, ones = (lambda shape, value=value: _row(np.full(shape, value, PRECISION)) for value in (0.0, 1.0))
 arange = (lambda *bounds: _row(np.arange(*bounds)))
-linear, place = (lambda x, w, b=None: x @ w.T + (0 if b is None else b)), (lambda x, placement, ranks=None: x * 1)
+linear = (lambda x, w, b=None: x @ w.T + (0 if b is None else b))
+place = (lambda x, placement, ranks=None, block=None: x * 1)
 
 
 def generate(shape, kind="uniform", seed=1):

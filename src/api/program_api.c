@@ -129,6 +129,34 @@ static enum mmul_status find_rank_groups(struct mmul_program *program,
     return status;
 }
 
+// Finds the columns of a block of a cyclic request. All values of a program have blocks of one
+// size: then values of the same width have their columns in the same order.
+static enum mmul_status find_block_cols(const struct mmul_program *program,
+                                        const struct mmul_placement_request *requested_placement,
+                                        int64_t *cols, struct mmul_error *err) {
+    const int64_t given = requested_placement->block_cols;
+    *cols = 0;
+    if (requested_placement->kind != MMUL_PLACE_CYCLIC)
+        return given == 0 ? MMUL_OK
+                          : mmul_fail(err, MMUL_ERR_USAGE,
+                                      "only a cyclic placement has blocks of columns");
+    if (given < 0)
+        return mmul_fail(err, MMUL_ERR_USAGE, "invalid block of %lld columns: expected 1 or more",
+                         (long long)given);
+    *cols = given > 0 ? given : MMUL_BLOCK_COLS;
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        if (o->kind == MMUL_PLACE && o->requested_placement == MMUL_PLACE_CYCLIC &&
+            o->with.count != *cols)
+            return mmul_fail(err, MMUL_ERR_USAGE,
+                             "cyclic blocks of %lld columns, but '%s' has blocks of %lld: expected "
+                             "one size in a program",
+                             (long long)*cols, program->values[o->result].name,
+                             (long long)o->with.count);
+    }
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_program_place_as(struct mmul_program *program, int x,
                                        const struct mmul_placement_request *requested_placement,
                                        const char *name, int *value, struct mmul_error *err) {
@@ -143,7 +171,10 @@ enum mmul_status mmul_program_place_as(struct mmul_program *program, int x,
     if (requested_placement->ranks != NULL && mmul_placement_is_mesh(requested_placement->kind))
         return mmul_fail(err, MMUL_ERR_USAGE, "a grid placement needs all ranks");
     enum mmul_status status =
-        find_rank_groups(program, requested_placement, &request.rank_group, &backward_group, err);
+        find_block_cols(program, requested_placement, &request.with.count, err);
+    if (status == MMUL_OK)
+        status = find_rank_groups(program, requested_placement, &request.rank_group,
+                                  &backward_group, err);
     request.group_is_requested = request.rank_group != 0;
     if (status == MMUL_OK)
         status = mmul_program_append(program, &request, name, value, err);
@@ -370,8 +401,12 @@ const char *mmul_values_placement(const struct mmul_values *values, int value,
 // Returns the part in the value's memory, which may be transposed: matrices are the same.
 static struct mmul_part_range stored_part(const struct mmul_values *values, int place) {
     const struct mmul_program_place *p = &values->plan->places[place];
-    return mmul_placement_part(&p->placement, values->plan->program->values[p->value].shape,
+    return mmul_placement_part(&p->placement, mmul_place_value(values->plan, place)->shape,
                                values->rank);
+}
+
+static int64_t count_rectangles(const struct mmul_values *values, int place) {
+    return mmul_placement_rectangles(&values->plan->places[place].placement, values->rank);
 }
 
 int64_t mmul_values_part_count(const struct mmul_values *values, int value) {
@@ -379,19 +414,27 @@ int64_t mmul_values_part_count(const struct mmul_values *values, int value) {
     if (place < 0 || !mmul_values_has_place(values, place))
         return 0;
     struct mmul_part_range part = stored_part(values, place);
-    return part.matrix_end - part.matrix_begin;
+    return (part.matrix_end - part.matrix_begin) * count_rectangles(values, place);
 }
 
 struct mmul_value_part mmul_values_part(const struct mmul_values *values, int value,
                                         int64_t index) {
     int place = mmul_program_first_place(values->plan, value);
-    int64_t matrix = stored_part(values, place).matrix_begin + index;
+    const struct mmul_placement *placement = &values->plan->places[place].placement;
+    const int64_t rectangles = count_rectangles(values, place),
+                  matrix = stored_part(values, place).matrix_begin + index / rectangles;
     struct mmul_view view = mmul_values_view(values, place, values->rank, matrix);
-    return (struct mmul_value_part){.region = view.region,
-                                    .data = view.at, // or doubles
-                                    .dtype = view.dtype,
-                                    .row_step = view.transposed ? 1 : view.ld,
-                                    .col_step = view.transposed ? view.ld : 1};
+    const struct mmul_region region =
+        mmul_placement_rectangle(placement, mmul_place_value(values->plan, place)->shape,
+                                 values->rank, matrix, index % rectangles);
+    const struct mmul_region stored = mmul_placement_stored(placement, values->rank, region);
+    return (struct mmul_value_part){
+        .region = region,
+        // or doubles
+        .data = mmul_view_element(&view, stored.row_begin, stored.col_begin),
+        .dtype = view.dtype,
+        .row_step = view.transposed ? 1 : view.ld,
+        .col_step = view.transposed ? view.ld : 1};
 }
 
 // ------------------------------------------------------------------------------------------- apart

@@ -80,9 +80,9 @@ __attribute__((format(printf, 2, 3))) static enum mmul_status add_notice(const s
 
 // ------------------------------------------------------------------------------------ one request
 
-static const char *const WORDS[] = {"rows", "cols", "replicate", "grid"};
-static const enum mmul_placement_kind KINDS[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
-                                                 MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
+static const char *const WORDS[] = {"rows", "cols", "cyclic", "replicate", "grid"};
+static const enum mmul_placement_kind KINDS[] = {
+    MMUL_PLACE_ROWS, MMUL_PLACE_COLS, MMUL_PLACE_CYCLIC, MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
 
 static enum mmul_status read_kind(const struct reading *r, const yaml_node_t *node,
                                   struct rule *rule) {
@@ -92,7 +92,7 @@ static enum mmul_status read_kind(const struct reading *r, const yaml_node_t *no
             rule->is_placed = true;
             return MMUL_OK;
         }
-    return fail_at_node(r, node, "expected rows, cols, replicate or grid", node_text(node));
+    return fail_at_node(r, node, "expected rows, cols, cyclic, replicate or grid", node_text(node));
 }
 
 static enum mmul_status read_number(const struct reading *r, const yaml_node_t *node, int64_t most,
@@ -191,6 +191,16 @@ static enum mmul_status read_compile(const struct reading *r, const yaml_node_t 
     return status;
 }
 
+// Reads the columns of a block of a cyclic value.
+static enum mmul_status read_block(const struct reading *r, const yaml_node_t *value,
+                                   struct rule *rule) {
+    struct mmul_error ignored;
+    return mmul_parse_int64(node_text(value), "a number", 1, INT64_MAX,
+                            &rule->requested_placement.block_cols, &ignored) == MMUL_OK
+               ? MMUL_OK
+               : fail_at_node(r, value, "expected 1 or more columns", node_text(value));
+}
+
 static enum mmul_status read_key(const struct reading *r, const yaml_node_t *key,
                                  const yaml_node_t *value, struct rule *rule) {
     const char *name = node_text(key);
@@ -204,9 +214,12 @@ static enum mmul_status read_key(const struct reading *r, const yaml_node_t *key
         return mmul_copy_text(node_text(value), &rule->backward, r->err);
     if (strcmp(name, "replicated") == 0)
         return read_replicated(r, value, rule);
+    if (strcmp(name, "block") == 0)
+        return read_block(r, value, rule);
     if (strcmp(name, "compile") == 0)
         return read_compile(r, value, rule);
-    return fail_at_node(r, key, "expected shard, ranks, replicated, backward or compile", name);
+    return fail_at_node(r, key, "expected shard, block, ranks, replicated, backward or compile",
+                        name);
 }
 
 static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *key,
@@ -231,6 +244,9 @@ static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *ke
     if (status == MMUL_OK && rule->requested_placement.kind == MMUL_PLACE_GRID &&
         rule->ranks != NULL)
         return fail_at_node(r, value, "a grid is on all ranks", rule->pattern);
+    if (status == MMUL_OK && rule->requested_placement.kind != MMUL_PLACE_CYCLIC &&
+        rule->requested_placement.block_cols != 0)
+        return fail_at_node(r, value, "only cyclic has blocks of columns", rule->pattern);
     return status;
 }
 

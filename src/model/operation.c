@@ -15,31 +15,34 @@
 #define SUMMANDS MMUL_PLACE_PARTIAL
 #define GROWS    MMUL_PLACE_GRID_ROWS
 #define GCOLS    MMUL_PLACE_GRID_COLS
+#define CYCLIC   MMUL_PLACE_CYCLIC
 
 static const struct mmul_rule LOAD[] = {{{0}, FILED}};
 static const struct mmul_rule GENERATE[] = {{{0}, ROWS}, {{0}, COLS}, {{0}, GRID}, {{0}, WHOLE}};
-static const struct mmul_rule MATMUL[] = {
-    {{ROWS, WHOLE}, ROWS},  {{WHOLE, COLS}, COLS},  {{COLS, ROWS}, SUMMANDS},
-    {{WHOLE, WHOLE}, ROWS}, {{WHOLE, WHOLE}, COLS}, {{WHOLE, WHOLE}, WHOLE},
-    {{GROWS, GCOLS}, GRID}, {{ROWS, ROWS}, ROWS},   {{WHOLE, ROWS}, ROWS}};
+static const struct mmul_rule MATMUL[] = {{{ROWS, WHOLE}, ROWS},    {{WHOLE, COLS}, COLS},
+                                          {{COLS, ROWS}, SUMMANDS}, {{WHOLE, WHOLE}, ROWS},
+                                          {{WHOLE, WHOLE}, COLS},   {{WHOLE, WHOLE}, WHOLE},
+                                          {{GROWS, GCOLS}, GRID},   {{ROWS, ROWS}, ROWS},
+                                          {{WHOLE, ROWS}, ROWS},    {{WHOLE, CYCLIC}, CYCLIC}};
 static const struct mmul_rule TRANSPOSE[] = {
     {{ROWS}, COLS}, {{COLS}, ROWS}, {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{ROWS}, ROWS}};
 static const struct mmul_rule SAVE[] = {{{FILED}, FILED}};
 static const struct mmul_rule KEPT[] = {{{0}, ROWS}, {{0}, COLS}, {{0}, WHOLE}, {{0}, SUMMANDS}};
 static const struct mmul_rule KEEP[] = {{{ROWS}, ROWS}, {{COLS}, COLS}, {{WHOLE}, WHOLE}};
 
-static const struct mmul_rule SAME[] = {{{ROWS}, ROWS},   {{COLS}, COLS},         {{GRID}, GRID},
-                                        {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{GROWS}, GROWS},
-                                        {{GCOLS}, GCOLS}};
-enum { SAME_COMPUTED = 4, SAME_ALL = 7 }; // computing skips summands, copies
+static const struct mmul_rule SAME[] = {
+    {{ROWS}, ROWS},     {{COLS}, COLS},         {{GRID}, GRID},   {{WHOLE}, WHOLE},
+    {{CYCLIC}, CYCLIC}, {{SUMMANDS}, SUMMANDS}, {{GROWS}, GROWS}, {{GCOLS}, GCOLS}};
+enum { SAME_COMPUTED = 5, SAME_ALL = 8 }; // computing skips summands, copies
 
 // Rules for two values; the last row is for linear operations: add, subtract.
 static const struct mmul_rule PAIR[] = {
-    {{ROWS, ROWS}, ROWS},    {{COLS, COLS}, COLS},   {{GRID, GRID}, GRID},
-    {{WHOLE, WHOLE}, WHOLE}, {{ROWS, WHOLE}, ROWS},  {{WHOLE, ROWS}, ROWS},
-    {{COLS, WHOLE}, COLS},   {{WHOLE, COLS}, COLS},  {{GRID, WHOLE}, GRID},
-    {{WHOLE, GRID}, GRID},   {{WHOLE, WHOLE}, ROWS}, {{SUMMANDS, SUMMANDS}, SUMMANDS}};
-enum { PAIR_COMPUTED = 11, PAIR_ALL = 12 };
+    {{ROWS, ROWS}, ROWS},      {{COLS, COLS}, COLS},      {{GRID, GRID}, GRID},
+    {{WHOLE, WHOLE}, WHOLE},   {{ROWS, WHOLE}, ROWS},     {{WHOLE, ROWS}, ROWS},
+    {{COLS, WHOLE}, COLS},     {{WHOLE, COLS}, COLS},     {{GRID, WHOLE}, GRID},
+    {{WHOLE, GRID}, GRID},     {{WHOLE, WHOLE}, ROWS},    {{CYCLIC, CYCLIC}, CYCLIC},
+    {{CYCLIC, WHOLE}, CYCLIC}, {{WHOLE, CYCLIC}, CYCLIC}, {{SUMMANDS, SUMMANDS}, SUMMANDS}};
+enum { PAIR_COMPUTED = 14, PAIR_ALL = 15 };
 
 #define THREE(KIND)                                                                                \
     {{KIND, KIND, KIND}, KIND}, {{KIND, KIND, WHOLE}, KIND}, {{KIND, WHOLE, KIND}, KIND},          \

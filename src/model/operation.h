@@ -8,8 +8,8 @@
 //     generate   by position: every owner of a part makes it
 //     matmul     rows x replicate -> rows, replicate x cols -> cols, cols x rows -> partial; any of
 //                rows, cols, replicate if both are whole; grid rows x grid cols -> grid: moves of
-//                such operands go along the rows and columns of the mesh (SUMMA); for stacks in
-//                groups rows x rows -> rows; C_in is in a file
+//                such operands go along the rows and columns of the mesh (SUMMA); replicate x
+//                cyclic -> cyclic; for stacks in groups rows x rows -> rows; C_in is in a file
 //     transpose  rows <-> cols: nothing moves, the part is read in the other orientation; in groups
 //                rows -> rows
 //     place      same -> same: a placement request of the program
@@ -18,7 +18,8 @@
 //     kept       a set of shards that an earlier job has left on these ranks: rows or columns;
 //                or a value that an earlier program holds in memory, perhaps whole on every node
 //     keep       left on the ranks as such a set, or held
-//     elements   (add, exp, where, ...) same x same -> same; operands that repeat are replicated
+//     elements   (add, exp, where, ...) same x same -> same; operands that repeat are replicated,
+//                beside cyclic ones only numbers and columns
 //     rows       (softmax, layer_norm, topk, ...) rows -> rows; vectors are replicated
 //     reduce     along a whole axis rows -> rows, cols -> cols; sums along a split axis -> partial
 //                (sum_at: indices are split as their rows are)

@@ -610,6 +610,21 @@ static bool cols_fit(enum mmul_operation_kind kind, const struct mmul_rule *rule
     }
 }
 
+// Checks a cyclic operand. Its columns and those of the result are in the same stored order. Stacks
+// may repeat, because each matrix is split alike.
+static bool cyclic_fits(enum mmul_operation_kind kind, const struct mmul_operand_info *have,
+                        struct mmul_shape result) {
+    return !have->is_number && (kind == MMUL_MATMUL || have->shape.cols == result.cols);
+}
+
+// Checks a whole operand. Its columns are in the order of the matrix, so beside cyclic elements it
+// can only be a number or a column.
+static bool whole_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
+                       const struct mmul_operand_info *have) {
+    return rule->result != MMUL_PLACE_CYCLIC || kind == MMUL_MATMUL || have->is_number ||
+           have->shape.cols == 1;
+}
+
 // Returns true if the elements read from a file are contiguous runs there.
 static bool reads_contiguous(enum mmul_operation_kind kind, const struct mmul_parameters *with) {
     bool has_steps = false;
@@ -625,7 +640,9 @@ static bool operand_fits(enum mmul_operation_kind kind, const struct mmul_rule *
     const enum mmul_operation_class class = mmul_operation_row(kind)->class;
     switch (rule->operands[operand]) {
     case MMUL_PLACE_REPLICATE:
-        return true;
+        return whole_fits(kind, rule, have);
+    case MMUL_PLACE_CYCLIC:
+        return cyclic_fits(kind, have, result);
     case MMUL_PLACE_FILE:
         return reads_contiguous(kind, call->with);
     case MMUL_PLACE_ROWS:

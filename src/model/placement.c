@@ -10,7 +10,8 @@ static const char *const NAMES[] = {
     [MMUL_PLACE_FILE] = "file",           [MMUL_PLACE_ROWS] = "rows",
     [MMUL_PLACE_COLS] = "cols",           [MMUL_PLACE_GRID] = "grid",
     [MMUL_PLACE_REPLICATE] = "replicate", [MMUL_PLACE_PARTIAL] = "partial",
-    [MMUL_PLACE_GRID_ROWS] = "grid rows", [MMUL_PLACE_GRID_COLS] = "grid cols"};
+    [MMUL_PLACE_GRID_ROWS] = "grid rows", [MMUL_PLACE_GRID_COLS] = "grid cols",
+    [MMUL_PLACE_CYCLIC] = "cyclic"};
 
 const char *mmul_placement_name(enum mmul_placement_kind kind) {
     return NAMES[kind];
@@ -74,6 +75,8 @@ char *mmul_placement_format(const struct mmul_placement *placement, char text[st
     const struct mmul_placement *p = placement;
     enum { FEW = 5, HALF = 44 };
     size_t length = (size_t)snprintf(text, 96, "%s", NAMES[p->kind]);
+    if (p->kind == MMUL_PLACE_CYCLIC)
+        length += (size_t)snprintf(text + length, 96 - length, " %lld", (long long)p->dealt.cols);
     if (mmul_placement_is_whole(p->kind) && p->holders != NULL)
         format_holders(p->holders, text + length, 96 - length);
     if (mmul_placement_is_whole(p->kind))
@@ -153,5 +156,46 @@ struct mmul_region mmul_placement_region(const struct mmul_placement *placement,
                                  e.across_begin + e.across};
     if (placement->kind == MMUL_PLACE_COLS)
         region = (struct mmul_region){matrix, 0, e.across, begin - first, end - first};
+    return region;
+}
+
+// ------------------------------------------------------------------------ columns of the matrix
+
+int64_t mmul_placement_rectangles(const struct mmul_placement *placement, int rank) {
+    const int64_t *first = placement->dealt.first;
+    return placement->kind == MMUL_PLACE_CYCLIC ? first[rank + 1] - first[rank] : 1;
+}
+
+struct mmul_region mmul_placement_rectangle(const struct mmul_placement *placement,
+                                            struct mmul_shape shape, int rank, int64_t matrix,
+                                            int64_t index) {
+    const struct mmul_dealt_blocks *dealt = &placement->dealt;
+    int64_t ignored;
+    if (placement->kind != MMUL_PLACE_CYCLIC)
+        return mmul_placement_region(placement, shape, rank, matrix, &ignored);
+    const int64_t begin = dealt->blocks[dealt->first[rank] + index] * dealt->cols;
+    return (struct mmul_region){matrix, 0, shape.rows, begin,
+                                mmul_min(begin + dealt->cols, shape.cols)};
+}
+
+struct mmul_region mmul_placement_stored(const struct mmul_placement *placement, int rank,
+                                         struct mmul_region region) {
+    const struct mmul_dealt_blocks *dealt = &placement->dealt;
+    if (placement->kind != MMUL_PLACE_CYCLIC)
+        return region;
+    const int64_t block = region.col_begin / dealt->cols, first = dealt->first[rank];
+    int64_t low = first, high = dealt->first[rank + 1] - 1;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (dealt->blocks[middle] < block)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    // Only the matrix's last block is narrower, and no block of its rank follows it.
+    const int64_t stored = placement->col_offsets[rank] + (low - first) * dealt->cols,
+                  moved = stored - block * dealt->cols;
+    region.col_begin += moved;
+    region.col_end += moved;
     return region;
 }

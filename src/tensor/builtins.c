@@ -79,7 +79,7 @@ static const struct mmul_builtin TABLE[] = {
     {"attention", "q, k, v, causal=False, mask=None, scale=None", mmul_builtin_attention,
      "attention"},
     {"linear", "x, w, b=None", mmul_builtin_linear, NULL},
-    {"place", "x, placement, ranks=None", mmul_builtin_place, NULL},
+    {"place", "x, placement, ranks=None, block=None", mmul_builtin_place, NULL},
     {"generate", "shape, kind=\"uniform\", seed=1", mmul_builtin_generate, NULL},
     {"rand", "shape, seed=1", mmul_builtin_rand, NULL},
     {"normal", "shape, seed=1", mmul_builtin_normal, NULL},

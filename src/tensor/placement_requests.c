@@ -95,6 +95,16 @@ static enum mmul_status take_ranks(struct mmul_evaluator *e, const struct mmul_a
     return MMUL_OK;
 }
 
+// Reads the columns of a block. 0 would mean the default.
+static enum mmul_status take_block(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                   int64_t *cols) {
+    enum mmul_status status = mmul_argument_get_integer(e, argument, "block", cols);
+    return status == MMUL_OK && *cols < 1
+               ? mmul_evaluator_fail(e, argument->node, "block is %lld, expected 1 or more columns",
+                                     (long long)*cols)
+               : status;
+}
+
 static bool give_request(const struct mmul_evaluator *e, const char *path, void *context,
                          struct mmul_placement_request *requested_placement) {
     (void)e;
@@ -107,10 +117,11 @@ enum mmul_status mmul_builtin_place(struct mmul_evaluator *e, const struct mmul_
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
                                     struct mmul_object *result) {
-    static const char *const words[] = {"rows", "cols", "replicate", "grid", NULL};
-    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
-                                                     MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
+    static const char *const words[] = {"rows", "cols", "cyclic", "replicate", "grid", NULL};
+    static const enum mmul_placement_kind kinds[] = {
+        MMUL_PLACE_ROWS, MMUL_PLACE_COLS, MMUL_PLACE_CYCLIC, MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
     int choice = 0, count = 0, ranks[MMUL_TUPLE_MOST];
+    int64_t block_cols = 0;
     (void)builtin;
     enum mmul_status status = MMUL_OK;
     if (arguments[0].object.kind != MMUL_OBJECT_TUPLE)
@@ -119,10 +130,14 @@ enum mmul_status mmul_builtin_place(struct mmul_evaluator *e, const struct mmul_
         status = mmul_argument_get_choice(e, &arguments[1], "placement", words, &choice);
     if (status == MMUL_OK && arguments[2].node != NULL)
         status = take_ranks(e, &arguments[2], ranks, &count);
+    if (status == MMUL_OK && arguments[3].node != NULL)
+        status = take_block(e, &arguments[3], &block_cols);
     if (status != MMUL_OK)
         return status;
-    struct mmul_placement_request requested_placement = {
-        .kind = kinds[choice], .ranks = count > 0 ? ranks : NULL, .rank_count = count};
+    struct mmul_placement_request requested_placement = {.kind = kinds[choice],
+                                                         .ranks = count > 0 ? ranks : NULL,
+                                                         .rank_count = count,
+                                                         .block_cols = block_cols};
     struct placement_walk p = {
         .e = e, .at = call, .find = give_request, .context = &requested_placement};
     *result = arguments[0].object;

@@ -223,10 +223,10 @@ refused_file() {
 @test "a wrong file of placements is refused with its place" {
     echo 'a = generate((4, 4))' > bad.py
     refused_file ":2:1: did not find expected ',' or ']'" 'a: [1'
-    refused_file ":1:4: 'up': expected rows, cols, replicate or grid" 'a: up'
+    refused_file ":1:4: 'up': expected rows, cols, cyclic, replicate or grid" 'a: up'
     refused_file ":1:25: 'a': expected at least one rank" 'a: {shard: rows, ranks: []}'
     refused_file ":1:26: '-1': expected a rank: 0, 1, ..." 'a: {shard: rows, ranks: [-1]}'
-    refused_file ":1:5: 'sharp': expected shard, ranks, replicated, backward or compile" 'a: {sharp: rows}'
+    refused_file ":1:5: 'sharp': expected shard, block, ranks, replicated, backward or compile" 'a: {sharp: rows}'
     refused_file ":1:19: '2': expected axis 0 (rows) or 1 (cols)" 'a: {shard: {axis: 2}}'
     refused_file ":1:13: 'axle': expected axis, workers or replicated" 'a: {shard: {axle: 0}}'
     refused_file ":1:14: 'maybe': expected true or false" 'a: {compile: maybe}'

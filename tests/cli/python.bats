@@ -76,7 +76,7 @@ methods ok
 65 cannot multiply '"$arguments"': inner sizes 48 and 64 differ
 66 cannot open '"'/nowhere.npy'"': No such file or directory
 79 values differ by 1, more than 0.5
-64 invalid placement '"'here'"': expected rows, cols, grid, replicate
+64 invalid placement '"'here'"': expected rows, cols, grid, replicate, cyclic
 64 index 1000000 of an axis of 64: expected -64 to 63
 64 cannot take [a value of float32] of a value: expected whole numbers
 64 an index of a one-axis array, which is stored as a row (1 x 48)

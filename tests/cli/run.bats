@@ -59,7 +59,7 @@ y = sofmax(x)' "e.py:2:5: unknown name 'sofmax'" "'softmax'?"
     refuses 'x = rope(generate((3, 4)), interleaved=-1)' "e.py:1:40: interleaved is -1, $flags"
     refuses $'q = generate((3, 4))\nx = attention(q, q, q, causal=1.0)' "e.py:2:31: causal is a number, $flags"
     refuses 'x = place(generate((3, 4)), "row")' \
-        "e.py:1:29: placement 'row' is unknown: expected rows, cols, replicate or grid" '"rows"?'
+        "e.py:1:29: placement 'row' is unknown: expected rows, cols, cyclic, replicate or grid" '"rows"?'
 }
 
 @test "run: statements of Python that the language lacks are refused" {

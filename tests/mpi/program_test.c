@@ -74,6 +74,7 @@ static bool every_rule_is_right(struct mmul_context *context, const int64_t *n,
     static const enum mmul_placement_kind rules[][3] = {
         {MMUL_PLACE_ROWS, MMUL_PLACE_REPLICATE, MMUL_PLACE_ROWS},
         {MMUL_PLACE_REPLICATE, MMUL_PLACE_COLS, MMUL_PLACE_COLS},
+        {MMUL_PLACE_REPLICATE, MMUL_PLACE_CYCLIC, MMUL_PLACE_CYCLIC},
         {MMUL_PLACE_COLS, MMUL_PLACE_ROWS, MMUL_PLACE_PARTIAL},
         {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_ROWS},
         {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_COLS},

@@ -9,7 +9,7 @@
 
 #include "nodes.h"
 
-enum { VALUES = 128, KINDS = MMUL_PLACE_GRID_COLS + 1 };
+enum { VALUES = 128, KINDS = MMUL_PLACE_CYCLIC + 1 };
 
 // ------------------------------------------------------------------------------------ reference
 
@@ -177,8 +177,10 @@ static int relu(struct trial *t, int x) {
 
 static int place(struct trial *t, int x, enum mmul_placement_kind kind) {
     int made = compute_known(t, t->known[x].shape, same_element, x, x), value = -1;
+    const struct mmul_placement_request request = {.kind = kind,
+                                                   .block_cols = kind == MMUL_PLACE_CYCLIC ? 2 : 0};
     enum mmul_status status =
-        rank == 0 ? mmul_program_place(t->program, x, kind, NULL, &value, &t->err) : MMUL_OK;
+        rank == 0 ? mmul_program_place_as(t->program, x, &request, NULL, &value, &t->err) : MMUL_OK;
     return check_built(t, status, value, made);
 }
 

@@ -110,16 +110,18 @@ static void check_nodes(const struct machine *m, const struct mmul_mesh *mesh, b
     const struct mmul_shape shape = {1, 1, SIDE, SIDE};
     mmul_split_offsets(SIDE, mesh->rows, mesh->row_shares, MMUL_SPLIT_EXACT, row_offsets, &err);
     mmul_split_offsets(SIDE, mesh->cols, mesh->col_shares, MMUL_SPLIT_EXACT, col_offsets, &err);
-    struct mmul_move move = {
-        .shape = shape,
-        .from = {MMUL_PLACE_GRID, mesh->rows, mesh->cols, row_offsets, col_offsets, NULL},
-        .to = {MMUL_PLACE_GRID_ROWS, mesh->rows, mesh->cols, row_offsets, NULL, NULL},
-        .size = m->size,
-        .node_count = m->nodes,
-        .rank_node = m->rank_node};
-    if (!rows)
-        move.to = (struct mmul_placement){MMUL_PLACE_GRID_COLS, mesh->rows, mesh->cols, NULL,
-                                          col_offsets,          NULL};
+    struct mmul_move move = {.shape = shape,
+                             .from = {.kind = MMUL_PLACE_GRID,
+                                      .row_parts = mesh->rows,
+                                      .col_parts = mesh->cols,
+                                      .row_offsets = row_offsets,
+                                      .col_offsets = col_offsets},
+                             .size = m->size,
+                             .node_count = m->nodes,
+                             .rank_node = m->rank_node};
+    move.to = move.from;
+    move.to.kind = rows ? MMUL_PLACE_GRID_ROWS : MMUL_PLACE_GRID_COLS;
+    *(rows ? &move.to.col_offsets : &move.to.row_offsets) = NULL;
     for (int node = 0; node < m->nodes; node++) {
         const struct mmul_mesh_node *n = &mesh->nodes[node];
         double sent = 0, taken = 0, all = (double)SIDE * SIDE;

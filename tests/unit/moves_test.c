@@ -12,9 +12,10 @@
 #include <string.h>
 
 #include "model/matrix.h"
+#include "plan/parts/deal.h"
 #include "plan/parts/moves.h"
 
-enum { RANKS = 6, ELEMENTS = 128, KINDS = MMUL_PLACEMENTS };
+enum { RANKS = 6, ELEMENTS = 128, KINDS = MMUL_PLACEMENTS, BLOCKS = 6 };
 
 struct machine {
     int size, nodes;
@@ -51,7 +52,27 @@ static int holder_of(enum mmul_placement_kind kind, int rank, int node) {
 
 struct offsets {
     int64_t rows[RANKS + 1], cols[RANKS + 1];
+    int64_t first[RANKS + 1], blocks[BLOCKS]; // cyclic
 };
+
+// Blocks of `width` columns; the last one may be narrower.
+static void deal_cols(const struct machine *m, int64_t cols, int64_t width, struct offsets *o,
+                      struct mmul_placement *p) {
+    const int64_t count = (cols + width - 1) / width;
+    struct mmul_error err;
+    assert_true(count <= BLOCKS);
+    assert_int_equal(mmul_deal_blocks(count, m->size, m->weights, o->first, o->blocks, &err),
+                     MMUL_OK);
+    o->cols[0] = 0;
+    for (int r = 0; r < m->size; r++) {
+        o->cols[r + 1] = o->cols[r];
+        for (int64_t i = o->first[r]; i < o->first[r + 1]; i++)
+            o->cols[r + 1] += o->blocks[i] == count - 1 ? cols - o->blocks[i] * width : width;
+    }
+    p->col_parts = m->size;
+    p->col_offsets = o->cols;
+    p->dealt = (struct mmul_dealt_blocks){width, o->first, o->blocks};
+}
 
 static struct mmul_placement make_placement(const struct machine *m, struct mmul_shape shape,
                                             enum mmul_placement_kind kind, struct offsets *o) {
@@ -76,6 +97,8 @@ static struct mmul_placement make_placement(const struct machine *m, struct mmul
         mmul_split_offsets(grid ? shape.cols : matrices * shape.cols, p.col_parts, weights,
                            MMUL_SPLIT_EXACT, o->cols, &err);
     }
+    if (kind == MMUL_PLACE_CYCLIC) // blocks of 2 columns; wider than narrow matrices
+        deal_cols(m, shape.cols, shape.cols < 3 ? 7 : 2, o, &p);
     return p;
 }
 
@@ -100,12 +123,19 @@ static int64_t find_position(const struct mmul_placement *p, struct mmul_shape s
     struct mmul_part_range part = mmul_placement_part(p, s, rank);
     int64_t at = 0, offset;
     for (int64_t t = part.matrix_begin; t < part.matrix_end; t++) {
-        struct mmul_region r = mmul_placement_region(p, s, rank, t, &offset);
+        struct mmul_region stored = mmul_placement_region(p, s, rank, t, &offset);
         assert_int_equal(offset, at);
-        for (int64_t i = r.row_begin; i < r.row_end; i++)
-            for (int64_t j = r.col_begin; j < r.col_end; j++, at++)
-                if (element_at(s, t, i, j) == element)
-                    return at;
+        for (int64_t i = stored.row_begin; i < stored.row_end; i++) {
+            int64_t col = stored.col_begin;
+            for (int64_t k = 0; k < mmul_placement_rectangles(p, rank); k++) {
+                const struct mmul_region r = mmul_placement_rectangle(p, s, rank, t, k);
+                assert_int_equal(mmul_placement_stored(p, rank, r).col_begin, col);
+                for (int64_t j = r.col_begin; j < r.col_end; j++, col++, at++)
+                    if (element_at(s, t, i, j) == element)
+                        return at;
+            }
+            assert_int_equal(col, stored.col_end);
+        }
     }
     assert_int_equal(at, part.elements);
     return -1;
@@ -295,8 +325,8 @@ static void make_group(const struct machine *m, unsigned bits, struct rank_group
 }
 
 static void move_between_groups(const struct machine *m, unsigned from_bits, unsigned to_bits) {
-    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_FILE, MMUL_PLACE_ROWS,
-                                                     MMUL_PLACE_COLS, MMUL_PLACE_REPLICATE};
+    static const enum mmul_placement_kind kinds[] = {
+        MMUL_PLACE_FILE, MMUL_PLACE_ROWS, MMUL_PLACE_COLS, MMUL_PLACE_REPLICATE, MMUL_PLACE_CYCLIC};
     enum { COUNT = sizeof kinds / sizeof *kinds, MOST = 5 };
     const struct mmul_shape shape = {1, 2, 3, 11};
     struct rank_group from, to;
@@ -340,12 +370,16 @@ static void a_node_walks_only_its_own_pieces(void **state) {
     const struct mmul_shape shape = {1, 1, 262144, 262144};
     assert_int_equal(mmul_split_offsets(shape.rows, MANY, weights, MMUL_SPLIT_EXACT, offsets, &err),
                      MMUL_OK);
-    const struct mmul_move move = {.shape = shape,
-                                   .from = {MMUL_PLACE_ROWS, MANY, 1, offsets, NULL, NULL},
-                                   .to = {MMUL_PLACE_COLS, 1, MANY, NULL, offsets, NULL},
-                                   .size = MANY,
-                                   .node_count = MANY / 4,
-                                   .rank_node = rank_node};
+    const struct mmul_move move = {
+        .shape = shape,
+        .from = {.kind = MMUL_PLACE_ROWS,
+                 .row_parts = MANY,
+                 .col_parts = 1,
+                 .row_offsets = offsets},
+        .to = {.kind = MMUL_PLACE_COLS, .row_parts = 1, .col_parts = MANY, .col_offsets = offsets},
+        .size = MANY,
+        .node_count = MANY / 4,
+        .rank_node = rank_node};
     int64_t elements = 0,
             expected = (offsets[404] - offsets[400]) * (offsets[2004] - offsets[2000]);
     struct mmul_move_walk walk = mmul_move_walk(&move, 100, 500, 1 << 20);
@@ -355,32 +389,51 @@ static void a_node_walks_only_its_own_pieces(void **state) {
     assert_int_equal(elements, expected);
 }
 
+static void expect_text(const char *expected, struct mmul_placement placement) {
+    char text[96];
+    assert_string_equal(mmul_placement_format(&placement, text), expected);
+}
+
 static void placements_are_printed(void **state) {
     (void)state;
     static const int64_t rows[] = {0, 2050, 3075, 4096}, cols[] = {0, 3, 9};
     static const int64_t many[] = {0, 1, 2, 3, 4, 5, 6};
     char text[96];
-    const struct mmul_placement by_rows = {MMUL_PLACE_ROWS, 3, 1, rows, NULL, NULL};
-    const struct mmul_placement grid = {MMUL_PLACE_GRID, 3, 2, rows, cols, NULL};
-    const struct mmul_placement grid_cols = {MMUL_PLACE_GRID_COLS, 3, 2, NULL, cols, NULL};
-    assert_string_equal(mmul_placement_format(&by_rows, text), "rows 0 2050 3075 4096");
-    assert_string_equal(mmul_placement_format(&grid, text), "grid 0 2050 3075 4096 x 0 3 9");
-    assert_string_equal(mmul_placement_format(&grid_cols, text), "grid cols 0 3 9");
-    assert_string_equal(
-        mmul_placement_format(
-            &(struct mmul_placement){MMUL_PLACE_GRID_ROWS, 6, 2, many, NULL, NULL}, text),
-        "grid rows of 6 x 2 parts");
-    assert_string_equal(
-        mmul_placement_format(&(struct mmul_placement){MMUL_PLACE_COLS, 1, 6, NULL, many, NULL},
-                              text),
-        "cols in 6 parts");
-    assert_string_equal(
-        mmul_placement_format(&(struct mmul_placement){MMUL_PLACE_GRID, 6, 2, many, cols, NULL},
-                              text),
-        "grid of 6 x 2 parts");
-    assert_string_equal(
-        mmul_placement_format(&(struct mmul_placement){.kind = MMUL_PLACE_REPLICATE}, text),
-        "replicate");
+    expect_text("rows 0 2050 3075 4096",
+                (struct mmul_placement){
+                    .kind = MMUL_PLACE_ROWS, .row_parts = 3, .col_parts = 1, .row_offsets = rows});
+    expect_text("grid 0 2050 3075 4096 x 0 3 9", (struct mmul_placement){.kind = MMUL_PLACE_GRID,
+                                                                         .row_parts = 3,
+                                                                         .col_parts = 2,
+                                                                         .row_offsets = rows,
+                                                                         .col_offsets = cols});
+    expect_text("grid cols 0 3 9", (struct mmul_placement){.kind = MMUL_PLACE_GRID_COLS,
+                                                           .row_parts = 3,
+                                                           .col_parts = 2,
+                                                           .col_offsets = cols});
+    expect_text("grid rows of 6 x 2 parts", (struct mmul_placement){.kind = MMUL_PLACE_GRID_ROWS,
+                                                                    .row_parts = 6,
+                                                                    .col_parts = 2,
+                                                                    .row_offsets = many});
+    expect_text("cols in 6 parts",
+                (struct mmul_placement){
+                    .kind = MMUL_PLACE_COLS, .row_parts = 1, .col_parts = 6, .col_offsets = many});
+    expect_text("grid of 6 x 2 parts", (struct mmul_placement){.kind = MMUL_PLACE_GRID,
+                                                               .row_parts = 6,
+                                                               .col_parts = 2,
+                                                               .row_offsets = many,
+                                                               .col_offsets = cols});
+    expect_text("cyclic 2 0 3 9", (struct mmul_placement){.kind = MMUL_PLACE_CYCLIC,
+                                                          .row_parts = 1,
+                                                          .col_parts = 2,
+                                                          .col_offsets = cols,
+                                                          .dealt = {.cols = 2}});
+    expect_text("cyclic 64 in 6 parts", (struct mmul_placement){.kind = MMUL_PLACE_CYCLIC,
+                                                                .row_parts = 1,
+                                                                .col_parts = 6,
+                                                                .col_offsets = many,
+                                                                .dealt = {.cols = 64}});
+    expect_text("replicate", (struct mmul_placement){.kind = MMUL_PLACE_REPLICATE});
     const bool some[] = {false, true, false, true, true};
     struct mmul_holders holders = {.ranks = some, .first = 1, .count = 3, .size = 5};
     const struct mmul_placement whole = {.kind = MMUL_PLACE_REPLICATE, .holders = &holders};

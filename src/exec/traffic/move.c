@@ -116,6 +116,12 @@ static const struct mmul_program_step *step_of(const struct mmul_stage *stage,
     return transfer->move == 0 ? stage->is.step : stage->is.also;
 }
 
+// Returns the region of a piece in the columns of the holder's view.
+static struct mmul_region stored_region(const struct mmul_program_plan *plan, int place, int rank,
+                                        struct mmul_region region) {
+    return mmul_placement_stored(&plan->places[place].placement, rank, region);
+}
+
 enum mmul_status mmul_piece_read(struct mmul_stage *stage, const struct mmul_transfer *transfer,
                                  void *to, struct mmul_error *err) {
     const struct mmul_values *v = stage->rank_resources->values;
@@ -132,7 +138,7 @@ enum mmul_status mmul_piece_read(struct mmul_stage *stage, const struct mmul_tra
         struct mmul_view view = mmul_values_view(v, place, rank, piece->region.matrix);
         if (view.at == NULL) // this rank has no summand
             continue;
-        mmul_view_read(&view, piece->region, found, to);
+        mmul_view_read(&view, stored_region(stage->plan, place, rank, piece->region), found, to);
         found = true;
     }
     return MMUL_OK;
@@ -153,7 +159,8 @@ enum mmul_status mmul_piece_write(struct mmul_stage *stage, const struct mmul_tr
                    : mmul_output_write_float(output, piece->region, 0, count, from, err);
     }
     struct mmul_view view = mmul_values_view(v, step->result, rank, piece->region.matrix);
-    mmul_view_write(&view, piece->region, add, from);
+    mmul_view_write(&view, stored_region(stage->plan, step->result, rank, piece->region), add,
+                    from);
     return MMUL_OK;
 }
 
@@ -169,7 +176,7 @@ void *mmul_piece_contiguous(const struct mmul_stage *stage, const struct mmul_tr
         return NULL;
     struct mmul_view view =
         mmul_values_view(v, place, rank < 0 ? v->rank : rank, piece->region.matrix);
-    return mmul_view_contiguous(&view, piece->region);
+    return mmul_view_contiguous(&view, stored_region(stage->plan, place, rank, piece->region));
 }
 
 // ------------------------------------------------------------------------------- within the node

@@ -385,12 +385,13 @@ static double work_share(const struct mmul_program_costs *c, enum mmul_operation
     return 1;
 }
 
-// Returns false for two moves that do not exist: a sum into a file, and a file into summands of a
-// group, because root's file is no summand of a group without root.
+// Returns false for moves that do not exist. A sum goes neither into a file nor into stored
+// columns: its check counts lines of the matrix. A file is no summand of a group: root may be
+// outside.
 static bool move_exists(const struct mmul_program_costs *c, enum mmul_placement_kind from,
                         enum mmul_placement_kind to) {
     const bool is_apart = c->holders != NULL && from == MMUL_PLACE_FILE;
-    return !(from == MMUL_PLACE_PARTIAL && to == MMUL_PLACE_FILE) &&
+    return !(from == MMUL_PLACE_PARTIAL && (to == MMUL_PLACE_FILE || to == MMUL_PLACE_CYCLIC)) &&
            !(is_apart && to == MMUL_PLACE_PARTIAL);
 }
 
@@ -460,6 +461,7 @@ static struct parts product_parts(const struct mmul_program_costs *c, const stru
     double part = work_share(c, MMUL_MATMUL, p->result, rank);
     switch (p->result) {
     case MMUL_PLACE_COLS:
+    case MMUL_PLACE_CYCLIC:
         return (struct parts){1, part, part, part};
     case MMUL_PLACE_PARTIAL:
         return (struct parts){part, part, 1, part};

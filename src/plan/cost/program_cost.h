@@ -45,6 +45,8 @@ struct mmul_program_costs {
     double *check_bytes_per_second; // size, owned: bytes that its check reads
     // Node_count, owned: bytes that operations read and write, all ranks of the node together.
     double *map_bytes_per_second;
+    // Columns of a block of cyclic values; 0: the program has none, and no rule uses them.
+    int64_t block_cols;
     // For values that are grids; 1 x size until mmul_program_costs_mesh.
     struct mmul_mesh mesh;
     struct mmul_holders *holders;             // owned; members of a group; NULL: all ranks

@@ -109,6 +109,7 @@ static void advance_pair(struct mmul_move_walk *w) {
         if (w->from_rank != NOBODY)
             w->to_rank = next_target(w, NOBODY);
     }
+    w->pair = 0;
     if (w->from_rank != NOBODY && w->to_rank != NOBODY)
         w->matrix = mmul_max(part_from(w).matrix_begin, part_to(w).matrix_begin);
 }
@@ -132,13 +133,15 @@ static struct mmul_region intersect(struct mmul_region a, struct mmul_region b) 
                                 mmul_min(a.col_end, b.col_end)};
 }
 
-// Returns the common region of both holders in the matrix; may be empty.
-static struct mmul_region common_region(const struct mmul_move_walk *w) {
+// Returns the common region of the current rectangles of both holders; may be empty. `to_count`:
+// rectangles of the receiver.
+static struct mmul_region common_region(const struct mmul_move_walk *w, int64_t to_count) {
     const struct mmul_move *move = w->move;
-    int64_t ignored;
-    const struct mmul_region both = intersect(
-        mmul_placement_region(&move->from, move->shape, w->from_rank, w->matrix, &ignored),
-        mmul_placement_region(&move->to, move->shape, w->to_rank, w->matrix, &ignored));
+    const struct mmul_region both =
+        intersect(mmul_placement_rectangle(&move->from, move->shape, w->from_rank, w->matrix,
+                                           w->pair / to_count),
+                  mmul_placement_rectangle(&move->to, move->shape, w->to_rank, w->matrix,
+                                           w->pair % to_count));
     struct mmul_region r = move->window.row_end == 0 ? both : intersect(both, move->window);
     r.matrix = w->matrix;
     return r;
@@ -151,14 +154,18 @@ static bool is_empty(struct mmul_region region) {
 // Writes the next rectangle to `rest`. Returns false if there is none.
 static bool find_rectangle(struct mmul_move_walk *w) {
     while (w->from_rank != NOBODY && w->to_rank != NOBODY) {
-        int64_t end = mmul_min(part_from(w).matrix_end, part_to(w).matrix_end);
+        const int64_t end = mmul_min(part_from(w).matrix_end, part_to(w).matrix_end);
+        const int64_t to_count = mmul_placement_rectangles(&w->move->to, w->to_rank),
+                      pairs = to_count * mmul_placement_rectangles(&w->move->from, w->from_rank);
         for (; w->matrix < end; w->matrix++) {
-            w->rest = common_region(w);
-            w->col = w->rest.col_begin;
-            if (is_empty(w->rest))
-                continue;
-            w->matrix++;
-            return true;
+            while (w->pair < pairs) {
+                w->rest = common_region(w, to_count);
+                w->col = w->rest.col_begin;
+                w->pair++;
+                if (!is_empty(w->rest))
+                    return true;
+            }
+            w->pair = 0;
         }
         advance_pair(w);
     }

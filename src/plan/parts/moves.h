@@ -52,6 +52,7 @@ struct mmul_move_walk {
     int64_t most_elements;
     int from_rank, to_rank;  // current holders
     int64_t matrix;          // next matrix
+    int64_t pair;            // next pair of rectangles, one of each holder, in that matrix
     struct mmul_region rest; // unwalked rows of the current rectangle
     int64_t col;             // begin of the next piece within the first row of `rest`
 };

@@ -138,6 +138,8 @@ static bool is_worth_trying(const struct search *s, enum mmul_placement_kind kin
     const bool is_alone = s->costs->groups == MMUL_ONE_RANK;
     if (s->costs->holders != NULL && mmul_placement_is_mesh(kind))
         return false;
+    if (kind == MMUL_PLACE_CYCLIC && s->costs->block_cols == 0)
+        return false;
     return !needs_several_ranks(kind) || s->has_wishes || !is_alone;
 }
 

@@ -12,21 +12,22 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 #include "model/rank_groups.h"
+#include "plan/parts/deal.h"
 #include "plan/program/program_footprint.h"
 #include "plan/program/program_memory.h"
 #include "plan/program/program_planning.h"
 
 enum { KINDS = MMUL_PLACEMENTS };
 
-// Kinds of parts of a range.
-enum range_parts { BY_RANK, BY_GRID_ROW, BY_GRID_COL };
+// Kinds of parts of a range. BY_BLOCK: stored columns of dealt blocks.
+enum range_parts { BY_RANK, BY_GRID_ROW, BY_GRID_COL, BY_BLOCK };
 
 struct mmul_program_offsets {
     struct mmul_program_offsets *next;
     enum range_parts parts;
     int rank_group;
     int64_t total;
-    int64_t offsets[];
+    int64_t offsets[]; // BY_BLOCK: three arrays, as struct mmul_dealt_blocks and its offsets
 };
 
 struct making {
@@ -40,15 +41,44 @@ struct making {
 // -------------------------------------------------------------------------------------- placements
 
 static int parts_of(const struct mmul_program_plan *plan, enum range_parts parts) {
-    return parts == BY_RANK       ? plan->costs.size
-           : parts == BY_GRID_ROW ? plan->costs.mesh.rows
-                                  : plan->costs.mesh.cols;
+    return parts == BY_GRID_ROW   ? plan->costs.mesh.rows
+           : parts == BY_GRID_COL ? plan->costs.mesh.cols
+                                  : plan->costs.size;
 }
 
 static const double *shares_of(const struct mmul_program_costs *costs, enum range_parts parts) {
-    return parts == BY_RANK       ? costs->shares
-           : parts == BY_GRID_ROW ? costs->mesh.row_shares
-                                  : costs->mesh.col_shares;
+    return parts == BY_GRID_ROW   ? costs->mesh.row_shares
+           : parts == BY_GRID_COL ? costs->mesh.col_shares
+                                  : costs->shares;
+}
+
+static int64_t count_blocks(const struct mmul_program_costs *costs, int64_t cols) {
+    return (cols - 1) / costs->block_cols + 1;
+}
+
+// Returns the blocks behind the offsets of stored columns.
+static struct mmul_dealt_blocks dealt_behind(const struct mmul_program_costs *costs,
+                                             const int64_t *offsets) {
+    const int64_t *first = offsets + costs->size + 1;
+    return (struct mmul_dealt_blocks){costs->block_cols, first, first + costs->size + 1};
+}
+
+// Deals the blocks of `total` columns and adds up the stored columns of each rank.
+static enum mmul_status deal_offsets(const struct mmul_program_costs *costs, int64_t total,
+                                     int64_t *offsets, struct mmul_error *err) {
+    const int size = costs->size;
+    const int64_t blocks = count_blocks(costs, total);
+    const struct mmul_dealt_blocks dealt = dealt_behind(costs, offsets);
+    int64_t *first = offsets + size + 1;
+    enum mmul_status status =
+        mmul_deal_blocks(blocks, size, costs->shares, first, first + size + 1, err);
+    for (int rank = 0; status == MMUL_OK && rank < size; rank++) {
+        const int64_t end = first[rank + 1];
+        offsets[rank + 1] = offsets[rank] + (end - first[rank]) * dealt.cols;
+        if (end > first[rank] && dealt.blocks[end - 1] == blocks - 1)
+            offsets[rank + 1] -= blocks * dealt.cols - total; // the last block is narrower
+    }
+    return status;
 }
 
 static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_parts parts,
@@ -65,14 +95,17 @@ static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_
     }
     int count = parts_of(plan, parts);
     const int64_t groups = costs->groups;
-    made = mmul_allocate(1, sizeof *made + (size_t)(count + 1) * sizeof *made->offsets, "offsets",
-                         err);
+    const int64_t numbers =
+        parts == BY_BLOCK ? 2 * (count + 1) + count_blocks(costs, total) : count + 1;
+    made = mmul_allocate(1, sizeof *made + (size_t)numbers * sizeof *made->offsets, "offsets", err);
     if (made == NULL)
         return err->status;
     enum mmul_status status = MMUL_OK;
     if (parts == BY_RANK && groups > 1 && total % groups == 0)
         for (int i = 0; i <= count; i++)
             made->offsets[i] = costs->group_offsets[i] * (total / groups);
+    else if (parts == BY_BLOCK)
+        status = deal_offsets(costs, total, made->offsets, err);
     else
         status = mmul_split_offsets(total, count, shares_of(costs, parts), MMUL_SPLIT_EXACT,
                                     made->offsets, err);
@@ -115,6 +148,12 @@ static enum mmul_status make_placement(struct mmul_program_plan *plan,
         p.col_parts = parts_of(plan, parts);
         status = find_offsets(plan, parts, value->rank_group,
                               mesh ? shape.cols : matrices * shape.cols, &p.col_offsets, err);
+    }
+    if (kind == MMUL_PLACE_CYCLIC) {
+        p.col_parts = parts_of(plan, BY_BLOCK);
+        status = find_offsets(plan, BY_BLOCK, value->rank_group, shape.cols, &p.col_offsets, err);
+        if (status == MMUL_OK)
+            p.dealt = dealt_behind(&plan->costs, p.col_offsets);
     }
     if (status == MMUL_OK)
         *placement = p;
@@ -451,6 +490,18 @@ static void destroy_costs(struct mmul_program_costs *costs, int count) {
     mmul_free(costs);
 }
 
+// Returns the columns of a block that the program requests, one number for all of its values; 0:
+// none.
+static int64_t find_block_cols(const struct mmul_program *program) {
+    int64_t cols = 0;
+    for (int i = 0; cols == 0 && i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        if (o->kind == MMUL_PLACE && o->requested_placement == MMUL_PLACE_CYCLIC)
+            cols = o->with.count;
+    }
+    return cols;
+}
+
 // Computes costs by group; the first entry is for all ranks. A group of ranks of one rank has all
 // of its values.
 static enum mmul_status make_costs(const struct making *m,
@@ -471,6 +522,7 @@ static enum mmul_status make_costs(const struct making *m,
             break;
         choose_mesh(program, c);
         c->streams = m->streams;
+        c->block_cols = find_block_cols(program);
         c->keeps_values = m->plan->options.keeps_values;
     }
     return status;

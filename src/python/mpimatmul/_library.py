@@ -86,7 +86,8 @@ class Generated(c.Structure):
 
 class PlacementWish(c.Structure):
     _fields_ = [("kind", c.c_int), ("ranks", c.POINTER(c.c_int)), ("rank_count", c.c_int), ("on_all", c.c_bool),
-                ("backward_ranks", c.POINTER(c.c_int)), ("backward_count", c.c_int), ("pattern", c.c_char_p)]
+                ("backward_ranks", c.POINTER(c.c_int)), ("backward_count", c.c_int), ("pattern", c.c_char_p),
+                ("block_cols", c.c_int64)]
 
 
 class ContextOptions(c.Structure):

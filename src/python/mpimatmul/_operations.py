@@ -165,28 +165,32 @@ def arange(start, stop=None, step=1):
     return array(numpy.arange(start, stop, step) if stop is not None else numpy.arange(0, start, step))
 
 
-_PLACEMENTS = {"rows": 1, "cols": 2, "grid": 3, "replicate": 4}
+_PLACEMENTS = {"rows": 1, "cols": 2, "grid": 3, "replicate": 4, "cyclic": 8}
 
 
-def place(x, where_to, ranks=None):
-    """Requests a placement: "rows", "cols", "grid" or "replicate". Without a request the planner
-    decides. ranks: the only ranks (a number or several) that hold and use the value. x: a value or
-    nested tuples of values."""
+def place(x, where_to, ranks=None, block=None):
+    """Requests a placement: "rows", "cols", "grid", "replicate" or "cyclic". Without a request the
+    planner decides. ranks: the only ranks (a number or several) that hold and use the value.
+    block: columns of the blocks in which "cyclic" deals a matrix by the ranks' speeds, from its
+    last column on (64); one number for all values computed together. x: a value or nested tuples
+    of values."""
     if isinstance(x, (tuple, list)):
-        return tuple(place(part, where_to, ranks) for part in x)
+        return tuple(place(part, where_to, ranks, block) for part in x)
     kind, x = _PLACEMENTS.get(where_to), as_value(x)
     numbers = [ranks] if isinstance(ranks, int) else None if ranks is None else [operator.index(r) for r in ranks]
     if kind is None:
         raise Error(64, f"invalid placement '{where_to}': expected {', '.join(_PLACEMENTS)}")
+    if block is not None and operator.index(block) < 1:
+        raise Error(64, f"block is {block}, expected 1 or more columns")
 
     def make(program, ids):
-        wish = PlacementWish(kind=kind)
+        wish = PlacementWish(kind=kind, block_cols=block or 0)
         if numbers is not None:
             wish.ranks, wish.rank_count = (c.c_int * len(numbers))(*numbers), len(numbers)
         return place_as(program, ids[0], wish)
 
     made = Value(x.shape, make, [x], x.integers, is_row=x.is_row)
-    made.is_bool, made._parameters = x.is_bool, (kind, tuple(numbers or ()))
+    made.is_bool, made._parameters = x.is_bool, (kind, tuple(numbers or ()), block)
     return made
 
 
