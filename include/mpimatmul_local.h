@@ -686,6 +686,12 @@ MMUL_API enum mmul_status mmul_process_check_files(struct mmul_error *err);
 // the driver would then free memory that the thread still uses, so end the program with _exit.
 MMUL_API bool mmul_process_has_abandoned_threads(void);
 
+// Returns true if MPI has refused a collective call on one rank of this process's job. All ranks
+// then have failed with the same error. MPI_Finalize may not return any more, so end the program
+// with _exit. *is_own: the call was refused on this rank. The message for the other ranks may not
+// have reached root, so this rank waits a few seconds and then prints the error itself.
+MMUL_API bool mmul_process_has_lost_mpi(bool *is_own);
+
 // The devices of this machine, as found by a probe.
 struct mmul_probe;
 

@@ -167,6 +167,16 @@ class Walk:
                      for word in ("-x", f"{name}={value}")]
             command = ["mpirun", "-q", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "0", *words,
                        "-n", str(self.ranks)] + command
+            # One mpirun would remove the folder in which another one starts. A socket's path must be short.
+            environment["TMPDIR"] = tempfile.mkdtemp(prefix="f.", dir="/tmp")
+        try:
+            return self.wait(command, folder, environment)
+        finally:
+            if self.ranks > 1:
+                shutil.rmtree(environment["TMPDIR"], ignore_errors=True)
+
+    def wait(self, command, folder, environment):
+        """Returns the exit code (None: there was no end), output and errors."""
         process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:

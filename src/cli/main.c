@@ -174,12 +174,14 @@ static int run_alone(struct call *call, struct mmul_error *err) {
     return print_failure(call, err);
 }
 
-// Reports that this rank cannot start MPI, so the ranks cannot agree on one message. Root prints at
-// once and mpirun ends the others. If only another rank fails, it prints after a delay.
-static int report_without_mpi(const struct launcher *launcher, const struct mmul_error *err) {
+// Reports a failure of this rank where MPI cannot start, or has failed, so the ranks cannot agree
+// on one message. Root prints at once and mpirun ends the others. If only another rank fails, it
+// prints after a delay. call: NULL if there is no source line to show.
+static int report_without_mpi(const struct launcher *launcher, const struct call *call, bool is_own,
+                              const struct mmul_error *err) {
     const struct timespec later = {.tv_sec = 3}; // mpirun needs about one second to end them
-    if (launcher->is_first || nanosleep(&later, NULL) == 0)
-        print_failure(NULL, err);
+    if (launcher->is_first || (nanosleep(&later, NULL) == 0 && is_own))
+        print_failure(call, err);
     return (int)err->status;
 }
 
@@ -187,9 +189,10 @@ static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
                             struct mmul_error *err) {
     struct session session = {.launcher = launcher};
     struct mmul_error no_start = {0};
+    bool is_own;
     call->is_root = launcher->is_first;
     if (mmul_process_check_files(&no_start) != MMUL_OK)
-        return report_without_mpi(launcher, &no_start);
+        return report_without_mpi(launcher, NULL, true, &no_start);
     if (launcher->nodes_without_barrier > 0) // before MPI starts, which may crash the job
         mmul_print_remark(
             call,
@@ -203,6 +206,8 @@ static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
         mmul_print_flush(err);
     mmul_session_agree(err);
     mmul_interrupt_finish();
+    if (mmul_process_has_lost_mpi(&is_own))
+        return report_without_mpi(launcher, call, is_own, err);
     if (call->is_root)
         print_failure(call, err);
     mmul_session_end(&session, call);
@@ -259,12 +264,14 @@ static int run_program(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     struct mmul_error no_room;
+    bool is_own;
     keep_standard_streams();
     int code = run_program(argc, argv);
-    // Skips the exit handlers in two cases. A stuck thread of OpenBLAS would make its library wait
-    // forever. A thread abandoned in a driver would crash in memory that the exit handlers freed,
-    // or hold a stream's lock.
-    if (mmul_process_check(&no_room) != MMUL_OK || mmul_process_has_abandoned_threads()) {
+    // Skips the exit handlers in three cases. A stuck thread of OpenBLAS would make its library
+    // wait forever. A thread abandoned in a driver would crash in memory that the exit handlers
+    // freed, or hold a stream's lock. MPI's handlers would wait for unfinished collectives.
+    if (mmul_process_check(&no_room) != MMUL_OK || mmul_process_has_abandoned_threads() ||
+        mmul_process_has_lost_mpi(&is_own)) {
         fflush(stdout);
         fflush(stderr);
         _exit(code);

@@ -4,6 +4,7 @@
 #include "comm/clocks.h"
 
 #include "base/clock.h"
+#include "comm/refusal.h"
 
 enum { TAG = 73, ROUND_TRIPS = 10 };
 
@@ -50,6 +51,7 @@ static int answer_root(MPI_Comm mpi, double *ahead) {
 
 enum mmul_status mmul_clocks_measure_offset(const struct mmul_comm *comm,
                                             double *clock_lead_seconds, struct mmul_error *err) {
+    MPI_Request request;
     int code = MPI_SUCCESS;
     double ahead = 0;
     if (comm->rank == 0)
@@ -60,7 +62,9 @@ enum mmul_status mmul_clocks_measure_offset(const struct mmul_comm *comm,
     if (comm->node_index == 0)
         ahead = 0;
     if (code == MPI_SUCCESS)
-        code = MPI_Bcast(&ahead, 1, MPI_DOUBLE, 0, comm->node);
+        code = MPI_Ibcast(&ahead, 1, MPI_DOUBLE, 0, comm->node, &request);
+    code = mmul_comm_finish(code, &request);
     *clock_lead_seconds = ahead;
-    return mmul_comm_agree(comm, mmul_comm_check(code, "comparing clocks", err), err);
+    return mmul_comm_agree(comm, mmul_refusal_check(comm->world, code, "comparing clocks", err),
+                           err);
 }

@@ -11,17 +11,20 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/refusal.h"
 
 // A wait spins for this long, for answers that are in flight. Then the sleeps double up to the
 // longest (src/NOTES.md, "MPI between nodes").
 static const double SPIN_SECONDS = 100e-6, FIRST_NAP_SECONDS = 10e-6, LONGEST_NAP_SECONDS = 200e-6;
-enum { CHUNK_BYTES = 1 << 30, ALARM_TAG = 9100, FAREWELL_TAG = 9200, ALARM_TRIES = 3 };
+enum { CHUNK_BYTES = 1 << 30, ALARM_TAG = 9100, FAREWELL_TAG = 9200, TRIES = 3 };
 
 enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err) {
     if (code == MPI_SUCCESS)
         return MMUL_OK;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
+    if (mmul_refusal_get(err))
+        return err->status;
     MPI_Error_string(code, text, &length);
     return mmul_fail(err, MMUL_ERR_SYSTEM, "MPI %s failed: %.200s", what, text);
 }
@@ -43,7 +46,7 @@ void mmul_alarm_end(struct mmul_alarm *alarm) {
 
 static void send_alarm(const struct mmul_alarm *alarm, int member) {
     MPI_Request request;
-    for (int i = 0; i < ALARM_TRIES; i++) {
+    for (int i = 0; i < TRIES; i++) {
         if (MPI_Isend(NULL, 0, MPI_BYTE, member, ALARM_TAG, alarm->leaders, &request) !=
             MPI_SUCCESS)
             continue;
@@ -90,7 +93,7 @@ static int wait_after(double spin, MPI_Request *request, struct mmul_alarm *alar
         int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS || done)
             return code;
-        if (mmul_alarm_poll(alarm))
+        if (mmul_alarm_poll(alarm) || mmul_refusal_poll())
             return MPI_ERR_OTHER;
         if (mmul_clock_now() - begin < spin) {
             sched_yield();
@@ -107,6 +110,31 @@ int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm) {
     return wait_after(SPIN_SECONDS, request, alarm);
 }
 
+int mmul_comm_finish(int code, MPI_Request *request) {
+    return code == MPI_SUCCESS ? mmul_comm_wait(request, NULL) : code;
+}
+
+int mmul_comm_duplicate(MPI_Comm from, MPI_Comm *copy) {
+    int code = MPI_ERR_OTHER;
+    for (int i = 0; code != MPI_SUCCESS && i < TRIES; i++)
+        code = MPI_Comm_dup(from, copy);
+    return code;
+}
+
+int mmul_comm_split(MPI_Comm from, int color, int key, MPI_Comm *part) {
+    int code = MPI_ERR_OTHER;
+    for (int i = 0; code != MPI_SUCCESS && i < TRIES; i++)
+        code = MPI_Comm_split(from, color, key, part);
+    return code;
+}
+
+static int split_by_node(MPI_Comm from, int key, MPI_Comm *node) {
+    int code = MPI_ERR_OTHER;
+    for (int i = 0; code != MPI_SUCCESS && i < TRIES; i++)
+        code = MPI_Comm_split_type(from, MPI_COMM_TYPE_SHARED, key, MPI_INFO_NULL, node);
+    return code;
+}
+
 void mmul_comm_send_farewell(const struct mmul_comm *comm) {
     MPI_Request request;
     if (MPI_Isend(NULL, 0, MPI_BYTE, 0, FAREWELL_TAG, comm->world, &request) == MPI_SUCCESS)
@@ -120,14 +148,14 @@ bool mmul_comm_has_farewell(const struct mmul_comm *comm, int rank) {
 }
 
 static int find_nodes(struct mmul_comm *comm) {
-    int code = MPI_Comm_split_type(comm->world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL,
-                                   &comm->node);
+    MPI_Request request;
+    int code = split_by_node(comm->world, comm->rank, &comm->node);
     if (code != MPI_SUCCESS)
         return code;
     MPI_Comm_rank(comm->node, &comm->node_rank);
     MPI_Comm_size(comm->node, &comm->node_size);
-    code = MPI_Comm_split(comm->world, comm->node_rank == 0 ? 0 : MPI_UNDEFINED, comm->rank,
-                          &comm->leaders);
+    code = mmul_comm_split(comm->world, comm->node_rank == 0 ? 0 : MPI_UNDEFINED, comm->rank,
+                           &comm->leaders);
     if (code != MPI_SUCCESS)
         return code;
     int here[2] = {0, 0};
@@ -135,7 +163,8 @@ static int find_nodes(struct mmul_comm *comm) {
         MPI_Comm_rank(comm->leaders, &here[0]);
         MPI_Comm_size(comm->leaders, &here[1]);
     }
-    code = MPI_Bcast(here, 2, MPI_INT, 0, comm->node);
+    code = MPI_Ibcast(here, 2, MPI_INT, 0, comm->node, &request);
+    code = mmul_comm_finish(code, &request);
     comm->node_index = here[0];
     comm->node_count = here[1];
     return code;
@@ -143,14 +172,20 @@ static int find_nodes(struct mmul_comm *comm) {
 
 static enum mmul_status create_communicators(struct mmul_comm *comm, MPI_Comm parent,
                                              struct mmul_error *err) {
-    int code = MPI_Comm_dup(parent, &comm->world);
+    bool is_watched;
+    int code = mmul_comm_duplicate(parent, &comm->world);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_set_errhandler(comm->world, MPI_ERRORS_RETURN); // inherited by splits
-    if (code != MPI_SUCCESS)
-        return mmul_comm_check(code, "communicator set-up", err);
-    MPI_Comm_rank(comm->world, &comm->rank);
-    MPI_Comm_size(comm->world, &comm->size);
-    enum mmul_status status = mmul_comm_check(find_nodes(comm), "communicator set-up", err);
+    if (code == MPI_SUCCESS) {
+        mmul_refusal_unwatch(parent);
+        code = mmul_refusal_watch(comm->world, &is_watched);
+    }
+    if (code == MPI_SUCCESS) {
+        MPI_Comm_rank(comm->world, &comm->rank);
+        MPI_Comm_size(comm->world, &comm->size);
+        code = find_nodes(comm);
+    }
+    enum mmul_status status = mmul_refusal_check(parent, code, "communicator set-up", err);
     if (status != MMUL_OK)
         return status;
     status = MMUL_ALLOCATE_ALL("ranks", err, MMUL_ARRAY(comm->rank_node, comm->size),
@@ -179,8 +214,14 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
         *err = agreed;
         return agreed.status;
     }
+    bool is_watched;
     made->world = made->node = made->leaders = MPI_COMM_NULL;
-    status = create_communicators(made, parent, err);
+    status = mmul_refusal_check(parent, mmul_refusal_watch(parent, &is_watched),
+                                "communicator set-up", err);
+    if (status == MMUL_OK)
+        status = create_communicators(made, parent, err);
+    if (is_watched)
+        mmul_refusal_unwatch(parent);
     if (status == MMUL_OK)
         *comm = made;
     else
@@ -201,20 +242,25 @@ void mmul_traffic_comms_free(struct mmul_traffic_comms *directions) {
 }
 
 void mmul_comm_destroy(struct mmul_comm *comm) {
+    struct mmul_error lost;
     if (comm == NULL)
         return;
+    mmul_refusal_unwatch(comm->world);
+    if (mmul_refusal_get(&lost)) // MPI may still use the communicators
+        goto out;
     if (comm->alarm != NULL)
         mmul_alarm_end(comm->alarm);
     if (comm->directions != NULL && comm->directions->are_created && !mmul_comm_is_broken(comm))
         mmul_traffic_comms_free(comm->directions);
-    if (comm->directions != NULL)
-        mmul_free(comm->directions->members);
     if (comm->leaders != MPI_COMM_NULL && !mmul_comm_is_broken(comm))
         MPI_Comm_free(&comm->leaders);
     if (comm->node != MPI_COMM_NULL)
         MPI_Comm_free(&comm->node);
     if (comm->world != MPI_COMM_NULL)
         MPI_Comm_free(&comm->world);
+out:
+    if (comm->directions != NULL)
+        mmul_free(comm->directions->members);
     MMUL_FREE_ALL(comm->alarm, comm->directions, comm->rank_node, comm);
 }
 
@@ -224,28 +270,36 @@ bool mmul_comm_is_broken(const struct mmul_comm *comm) {
 
 enum mmul_status mmul_comm_agree_over(MPI_Comm mpi, struct mmul_error *err) {
     int rank, size, lowest;
+    bool is_watched;
     MPI_Request request;
+    if (mmul_refusal_get(err))
+        return err->status;
+    int code = mmul_refusal_watch(mpi, &is_watched);
     MPI_Comm_rank(mpi, &rank);
     MPI_Comm_size(mpi, &size);
     int mine = err->status != MMUL_OK ? rank : size;
-    int code = MPI_Iallreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, mpi, &request);
     if (code == MPI_SUCCESS)
-        code = mmul_comm_wait(&request, NULL);
-    if (code == MPI_SUCCESS && lowest < size)
-        code = MPI_Bcast(err, (int)sizeof *err, MPI_BYTE, lowest, mpi);
-    return code == MPI_SUCCESS ? err->status : mmul_comm_check(code, "agreement", err);
+        code = MPI_Iallreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, mpi, &request);
+    code = mmul_comm_finish(code, &request);
+    if (code == MPI_SUCCESS && lowest < size) {
+        code = MPI_Ibcast(err, (int)sizeof *err, MPI_BYTE, lowest, mpi, &request);
+        code = mmul_comm_finish(code, &request);
+    }
+    const enum mmul_status status = mmul_refusal_check(mpi, code, "agreement", err);
+    if (is_watched)
+        mmul_refusal_unwatch(mpi);
+    return status == MMUL_OK ? err->status : status;
 }
 
-// Prefixes a failure on another rank than root with rank and host, unless the text already begins
-// with "rank".
-static void add_rank_and_host(const struct mmul_comm *comm, struct mmul_error *err) {
+void mmul_comm_name_rank(MPI_Comm mpi, struct mmul_error *err) {
     char text[sizeof err->text], host[MPI_MAX_PROCESSOR_NAME] = "";
-    int length;
-    if (strncmp(err->text, "rank ", 5) == 0)
+    int length, rank;
+    MPI_Comm_rank(mpi, &rank);
+    if (rank == 0 || strncmp(err->text, "rank ", 5) == 0)
         return;
     MPI_Get_processor_name(host, &length);
     mmul_make_printable(host);
-    snprintf(text, sizeof text, "rank %d on %.64s: %.900s", comm->rank, host, err->text);
+    snprintf(text, sizeof text, "rank %d on %.64s: %.900s", rank, host, err->text);
     memcpy(err->text, text, sizeof text);
 }
 
@@ -253,17 +307,17 @@ enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status 
                                  struct mmul_error *err) {
     if (status == MMUL_OK)
         err->status = MMUL_OK;
-    else if (comm->rank != 0)
-        add_rank_and_host(comm, err);
+    else
+        mmul_comm_name_rank(comm->world, err);
     return mmul_comm_agree_over(comm->world, err);
 }
 
 enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmul_error *err) {
     MPI_Request request;
-    int code = MPI_Ibarrier(comm->node, &request);
-    if (code == MPI_SUCCESS)
-        code = mmul_comm_wait(&request, NULL);
-    return mmul_comm_check(code, "barrier", err);
+    if (mmul_refusal_get(err))
+        return err->status;
+    const int code = mmul_comm_finish(MPI_Ibarrier(comm->node, &request), &request);
+    return mmul_refusal_check(comm->node, code, "barrier", err);
 }
 
 // Broadcasts with a long spin: ranks wait here for the next command of root, and a short step of a
@@ -287,23 +341,28 @@ static int broadcast(const struct mmul_comm *comm, void *data, int count) {
 
 enum mmul_status mmul_comm_broadcast(const struct mmul_comm *comm, void *data, int64_t bytes,
                                      struct mmul_error *err) {
+    if (mmul_refusal_get(err))
+        return err->status;
     for (int64_t at = 0; at < bytes; at += CHUNK_BYTES) {
         int count = (int)(bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
         int code = broadcast(comm, (char *)data + at, count);
         if (code != MPI_SUCCESS)
-            return mmul_comm_check(code, "broadcast", err);
+            return mmul_refusal_check(comm->world, code, "broadcast", err);
     }
     return MMUL_OK;
 }
 
 enum mmul_status mmul_comm_allgather(const struct mmul_comm *comm, const void *mine, int64_t bytes,
                                      void *all, struct mmul_error *err) {
+    MPI_Request request;
+    if (mmul_refusal_get(err))
+        return err->status;
     if (bytes * comm->size > INT32_MAX)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot share %lld bytes from each of %d ranks",
                          (long long)bytes, comm->size);
-    return mmul_comm_check(
-        MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, comm->world), "gather",
-        err);
+    const int code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                                    comm->world, &request);
+    return mmul_refusal_check(comm->world, mmul_comm_finish(code, &request), "gather", err);
 }
 
 // Converts the sizes of all ranks into counts and displacements. Returns false if they exceed MPI's
@@ -326,6 +385,7 @@ enum mmul_status mmul_comm_allgather_varying(const struct mmul_comm *comm, const
     int64_t *sizes = NULL;
     int *counts = NULL;
     char *gathered = NULL;
+    MPI_Request request;
     enum mmul_status status = MMUL_ALLOCATE_ALL("sizes", err, MMUL_ARRAY(sizes, comm->size),
                                                 MMUL_ARRAY(counts, 2 * comm->size));
     status = mmul_comm_agree(comm, status, err);
@@ -340,10 +400,11 @@ enum mmul_status mmul_comm_allgather_varying(const struct mmul_comm *comm, const
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(gathered, sum, "shared bytes", err);
     status = mmul_comm_agree(comm, status, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_check(MPI_Allgatherv(mine, (int)bytes, MPI_BYTE, gathered, counts,
-                                                displacements, MPI_BYTE, comm->world),
-                                 "gather", err);
+    if (status == MMUL_OK) {
+        const int code = MPI_Iallgatherv(mine, (int)bytes, MPI_BYTE, gathered, counts,
+                                         displacements, MPI_BYTE, comm->world, &request);
+        status = mmul_refusal_check(comm->world, mmul_comm_finish(code, &request), "gather", err);
+    }
     if (status == MMUL_OK) {
         *all = gathered;
         *total = sum;
@@ -369,24 +430,28 @@ static enum mmul_status compute_root_displacements(const struct mmul_comm *comm,
 
 enum mmul_status mmul_comm_gather(const struct mmul_comm *comm, const void *mine,
                                   const int64_t *sizes, void *all, struct mmul_error *err) {
+    MPI_Request request;
     int *counts = NULL;
     enum mmul_status status = compute_root_displacements(comm, sizes, &counts, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_check(MPI_Gatherv(mine, (int)sizes[comm->rank], MPI_BYTE, all, counts,
-                                             counts + comm->size, MPI_BYTE, 0, comm->world),
-                                 "gather", err);
+    if (status == MMUL_OK) {
+        const int code = MPI_Igatherv(mine, (int)sizes[comm->rank], MPI_BYTE, all, counts,
+                                      counts + comm->size, MPI_BYTE, 0, comm->world, &request);
+        status = mmul_refusal_check(comm->world, mmul_comm_finish(code, &request), "gather", err);
+    }
     mmul_free(counts);
     return status;
 }
 
 enum mmul_status mmul_comm_scatter(const struct mmul_comm *comm, const void *all,
                                    const int64_t *sizes, void *mine, struct mmul_error *err) {
+    MPI_Request request;
     int *counts = NULL;
     enum mmul_status status = compute_root_displacements(comm, sizes, &counts, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_check(MPI_Scatterv(all, counts, counts + comm->size, MPI_BYTE, mine,
-                                              (int)sizes[comm->rank], MPI_BYTE, 0, comm->world),
-                                 "scatter", err);
+    if (status == MMUL_OK) {
+        const int code = MPI_Iscatterv(all, counts, counts + comm->size, MPI_BYTE, mine,
+                                       (int)sizes[comm->rank], MPI_BYTE, 0, comm->world, &request);
+        status = mmul_refusal_check(comm->world, mmul_comm_finish(code, &request), "scatter", err);
+    }
     mmul_free(counts);
     return status;
 }

@@ -71,7 +71,12 @@ bool mmul_alarm_poll(struct mmul_alarm *alarm);
 bool mmul_alarm_is_raised(const struct mmul_alarm *alarm);
 
 // Returns MMUL_OK, or MMUL_ERR_SYSTEM with MPI's own text for `what` ("broadcast").
+// After a refused collective the text is that of the refusal (comm/refusal.h).
 enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err);
+
+// Prefixes a failure with the rank in `mpi` and its host. Leaves root's alone, and a text that
+// already begins with "rank". Local.
+void mmul_comm_name_rank(MPI_Comm mpi, struct mmul_error *err);
 
 // Collective over `mpi`. The error of the lowest rank with err->status != MMUL_OK becomes the error
 // of all ranks. Waits with short sleeps.
@@ -83,9 +88,18 @@ enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status 
                                  struct mmul_error *err);
 
 // Waits for a request with short sleeps. MPI makes progress only inside its calls, and its own
-// blocking waits spin on a core that another rank computes on. An alarm also ends the wait: returns
-// MPI_ERR_OTHER and leaves the request open. `alarm` may be NULL.
+// blocking waits spin on a core that another rank computes on. An alarm and a refused collective
+// (comm/refusal.h) also end the wait: returns MPI_ERR_OTHER and leaves the request open. `alarm`
+// may be NULL.
 int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm);
+
+// Waits for a collective that began with `code`, MPI's own. Returns MPI's code.
+int mmul_comm_finish(int code, MPI_Request *request);
+
+// Collective over `from`: MPI_Comm_dup and MPI_Comm_split. No rank can leave such a call before
+// all others have joined it, so a refused one is tried again. Return MPI's code.
+int mmul_comm_duplicate(MPI_Comm from, MPI_Comm *copy);
+int mmul_comm_split(MPI_Comm from, int color, int key, MPI_Comm *part);
 
 // Sets a function that every wait of this process calls between its sleeps, waits in progress
 // included. NULL: none. Call it on the thread that calls MPI.

@@ -12,6 +12,7 @@
 #include "base/integer.h"
 #include "base/median.h"
 #include "base/memory.h"
+#include "comm/refusal.h"
 
 enum {
     TAG = 71,
@@ -234,6 +235,7 @@ static enum mmul_status measure_all(const struct side *side, int rank, int size,
     const int bytes = (int)sizeof(struct mmul_link), most = side->limits->max_root_links;
     int count = most > 0 ? (int)mmul_min(most, size - 1) : size - 1;
     struct mmul_link mine = {0};
+    MPI_Request request;
     int code = measure_root_links(*side, rank, size, count, root_links);
     if (code == MPI_SUCCESS)
         code = wait_for_all(side);
@@ -250,12 +252,16 @@ static enum mmul_status measure_all(const struct side *side, int rank, int size,
         err->status = assign_median(root_links, size, count, err);
     if (mmul_comm_agree_over(side->mpi, err) != MMUL_OK)
         return err->status;
-    code = MPI_Bcast(root_links, size * bytes, MPI_BYTE, 0, side->mpi);
-    if (code == MPI_SUCCESS && size > 2)
-        code = MPI_Allgather(&mine, bytes, MPI_BYTE, ring_links, bytes, MPI_BYTE, side->mpi);
+    code = MPI_Ibcast(root_links, size * bytes, MPI_BYTE, 0, side->mpi, &request);
+    code = mmul_comm_finish(code, &request);
+    if (code == MPI_SUCCESS && size > 2) {
+        code = MPI_Iallgather(&mine, bytes, MPI_BYTE, ring_links, bytes, MPI_BYTE, side->mpi,
+                              &request);
+        code = mmul_comm_finish(code, &request);
+    }
     if (size == 2) // both directions of the ring use the only link
         ring_links[0] = ring_links[1] = root_links[1];
-    return mmul_comm_check(code, "link measurement", err);
+    return mmul_refusal_check(side->mpi, code, "link measurement", err);
 }
 
 enum mmul_status mmul_links_measure(MPI_Comm mpi, struct mmul_alarm *alarm,

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "comm/refusal.h"
 
 // The leader's message to its node, as plain bytes within one machine.
 struct announcement {
@@ -109,9 +110,16 @@ static enum mmul_status map_for_node(const struct mmul_comm *comm, struct announ
                                      const char *name, enum mmul_status status,
                                      struct mmul_shared *shared, struct mmul_error *err) {
     struct mmul_error later;
-    int fd = -1, code = MPI_Bcast(&from, (int)sizeof from, MPI_BYTE, 0, comm->node);
-    if (status == MMUL_OK)
-        status = mmul_comm_check(code, "broadcast", err);
+    MPI_Request request;
+    if (mmul_refusal_get(err))
+        return err->status;
+    int fd = -1, code = MPI_Ibcast(&from, (int)sizeof from, MPI_BYTE, 0, comm->node, &request);
+    code = mmul_comm_finish(code, &request);
+    const enum mmul_status came = mmul_refusal_check(comm->world, code, "broadcast", &later);
+    if (status == MMUL_OK && came != MMUL_OK) {
+        *err = later;
+        status = came;
+    }
     if (status == MMUL_OK)
         status = open_announced(&from, name, &fd, err);
     if (status == MMUL_OK)

@@ -25,10 +25,10 @@ static int open_directions(const struct mmul_comm *comm, const bool *works) {
         mmul_traffic_comms_free(directions);
     const bool is_member = comm->rank == 0 || works[comm->node_index];
     directions->inward = MPI_COMM_NULL;
-    int code = MPI_Comm_split(comm->leaders, is_member ? 0 : MPI_UNDEFINED, comm->rank,
-                              &directions->outward);
+    int code = mmul_comm_split(comm->leaders, is_member ? 0 : MPI_UNDEFINED, comm->rank,
+                               &directions->outward);
     if (code == MPI_SUCCESS && is_member)
-        code = MPI_Comm_dup(directions->outward, &directions->inward);
+        code = mmul_comm_duplicate(directions->outward, &directions->inward);
     if (code == MPI_SUCCESS)
         memcpy(directions->members, works, comm->node_count * sizeof *works);
     directions->are_created = code == MPI_SUCCESS;

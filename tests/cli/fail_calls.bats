@@ -47,6 +47,12 @@ setup() {
     fails 151 mul:2 memory EIO
 }
 
+# 71, or 1 in Python, on all ranks; a message that only one rank sends may also be tried again.
+@test "an MPI call that is refused on one rank ends all ranks with one line" {
+    fails 41 mul:2 mpi
+    fails 67 python:2 mpi
+}
+
 @test "a Python script ends with an error where memory or a file fails" {
     fails 97 python:1 memory EIO
 }

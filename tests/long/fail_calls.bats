@@ -29,6 +29,11 @@ for_all="mul:1 npz:1 few:1 training:1 python:1 mul:2"
     fails $for_all ENOSPC EIO EACCES EINTR short
 }
 
+@test "MPI" {
+    # shellcheck disable=SC2086 # several words
+    fails $for_all few:2 python:2 mpi
+}
+
 @test "OpenCL" {
     [ "$("$MPIMATMUL" devices --json | grep -c '"0:0"')" -gt 0 ] || skip "opencl: no device 0:0"
     fails card:1 opencl-4 opencl-5 opencl-6 opencl-36 opencl-54 opencl-61 opencl-9999

@@ -27,7 +27,8 @@ int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, M
 
 int MPI_Irecv(void *to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
               MPI_Request *request) {
-    return receives_left > 0 && --receives_left == 0
+    const bool is_transfer = from != MPI_ANY_SOURCE; // an alarm and a refusal listen to any rank
+    return is_transfer && receives_left > 0 && --receives_left == 0
                ? MPI_ERR_OTHER
                : PMPI_Irecv(to, count, type, from, tag, comm, request);
 }

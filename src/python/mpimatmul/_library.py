@@ -34,6 +34,7 @@ class Error(Exception):
         super().__init__(text)
         self.status, self.hint = status, hint
         self.names_layer = False  # true once the message names the failing layer
+        self.rank = None  # this rank, if all ranks have the error and there is no session
         if hint and hasattr(self, "add_note"):  # Python 3.11: shown at the end of tracebacks
             self.add_note(f"  hint: {hint}")
 
@@ -252,6 +253,7 @@ def _load():
     library.mmul_program_is_bool.restype = c.c_bool
     library.mmul_program_kept_version.restype = c.c_uint64
     library.mmul_matrix_was_written.restype = c.c_bool
+    library.mmul_process_has_lost_mpi.restype = c.c_bool
     library.mmul_kept_name.restype = c.c_char_p
     library.mmul_output_file_length.restype = c.c_size_t
     library.mmul_values_part.argtypes = [c.c_void_p, c.c_int, c.c_int64]
@@ -260,6 +262,14 @@ def _load():
 
 mpi, library = _load()
 libc = c.CDLL(None)
+
+
+def lost_mpi():
+    """Returns "" or, if MPI has refused a collective call, the place: "here" or "elsewhere"."""
+    own = c.c_bool()
+    if not library.mmul_process_has_lost_mpi(c.byref(own)):
+        return ""
+    return "here" if own.value else "elsewhere"
 
 
 def raise_error(error):
@@ -408,8 +418,12 @@ class Session:
             library.mmul_outputs_abandon_on_signal(int(number))
         self.shard_folder = os.environ.get("MPIMATMUL_SHARD_DIR", "").encode() or None
         options = sized(ContextOptions, device=wish, threads=threads, probe=self.probe, shard_folder=self.shard_folder)
-        with self.together("init", "init"):
-            check(library.mmul_context_create, self.world, c.byref(options), c.byref(self.context))
+        try:
+            with self.together("init", "init"):
+                check(library.mmul_context_create, self.world, c.byref(options), c.byref(self.context))
+        except Error as error:
+            error.rank = self.rank
+            raise
 
     def _begin_mpi(self):
         """Starts MPI. All ranks wait for each other inside MPI_Init_thread, so a timer reports a
@@ -529,6 +543,10 @@ class Session:
         mpi.MPI_Finalized(c.byref(ended))
         if ended.value:
             return
+        if lost_mpi():  # MPI would still write to memory of the collectives that were given up
+            libc.fflush(None)
+            libc.on_exit(c.cast(libc._exit, c.c_void_p), None)
+            return
         self.meeting.leave()
         if self.is_busy():  # a running computation still uses the context
             libc.fflush(None)
@@ -539,7 +557,7 @@ class Session:
 
     def _finalize(self):
         ended = c.c_int()
-        if not self.is_here or self.is_busy():
+        if not self.is_here or self.is_busy() or lost_mpi():
             return
         mpi.MPI_Finalized(c.byref(ended))
         if not ended.value:
