@@ -508,6 +508,15 @@ MMUL_API const char *mmul_ending_kept(void);
 // ends the ranks a second later.
 MMUL_API void mmul_process_end_with_launcher(void);
 
+// Ends the process with 75 and one line if it, or during a run another rank, makes no progress for
+// `seconds`: a read or write of a file does not return, a task takes far longer than predicted, or
+// a rank sends no heartbeat. A rank that waits for others is not stalled. 0: never.
+MMUL_API void mmul_process_watch_stalls(double seconds);
+
+// Returns true if this process itself was stopped that long until a moment ago. Another rank has
+// then reported it. Async-signal-safe.
+MMUL_API bool mmul_process_was_stopped(void);
+
 // ----------------------------------------------------------------------------- operations on files
 
 enum mmul_generator {

@@ -71,7 +71,7 @@ static void end_root(void) {
 // Prints first: mpirun may kill the process at any time.
 static void end_process(int number, enum mmul_abandoned abandoned) {
     char line[128] = "";
-    if (!prints || atomic_load(&has_ended))
+    if (!prints || atomic_load(&has_ended) || mmul_process_was_stopped())
         _exit(MMUL_ERR_STOPPED);
     if (atomic_load(&said_to) >= 0)
         end_root();

@@ -149,8 +149,11 @@ static void run_command(struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     struct progress progress;
     bool has_progress = false;
-    for (const enum option_id *o = command->options; *o != OPT_END; o++)
+    for (const enum option_id *o = command->options; *o != OPT_END; o++) {
         has_progress |= *o == OPT_PROGRESS;
+        if (*o == OPT_STALL_TIMEOUT)
+            mmul_process_watch_stalls(values[OPT_STALL_TIMEOUT].real);
+    }
     enum { NONE = 3 };
     mmul_progress_init(&progress, has_progress ? (int)values[OPT_PROGRESS].number : NONE);
     call->progress = &progress;

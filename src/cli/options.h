@@ -54,6 +54,7 @@ enum option_id {
     OPT_MISSING,
     OPT_NO_FALLBACK,
     OPT_DEVICE_TIMEOUT,
+    OPT_STALL_TIMEOUT,
     OPT_SHARD_DIR,
     OPT_KEEP,
     OPT_REMOVE,

@@ -7,11 +7,12 @@
 
 // Options that all these commands take. mmul_run_refused lists options of mul that none of them
 // has.
-#define MMUL_RUN_OPTIONS                                                                           \
-    OPT_COMPUTED, OPT_MISSING, OPT_CHECK, OPT_SHARD_DIR, OPT_TRACE, OPT_REPORT, OPT_HTML,          \
-        OPT_WEIGHTS, OPT_DEVICE, OPT_IO, OPT_TAIL, OPT_REPRODUCIBLE, OPT_MEMORY,                   \
-        OPT_DEVICE_MEMORY, OPT_VERIFYING, OPT_SYNC, OPT_NO_FALLBACK, OPT_DEVICE_TIMEOUT, OPT_JSON, \
-        OPT_PROGRESS, OPT_THREADS, OPT_BIND, OPT_QUIET, OPT_VERBOSE, OPT_HELP
+#define MMUL_RUN_OPTIONS                                                                          \
+    OPT_COMPUTED, OPT_MISSING, OPT_CHECK, OPT_SHARD_DIR, OPT_TRACE, OPT_REPORT, OPT_HTML,         \
+        OPT_WEIGHTS, OPT_DEVICE, OPT_IO, OPT_TAIL, OPT_REPRODUCIBLE, OPT_MEMORY,                  \
+        OPT_DEVICE_MEMORY, OPT_VERIFYING, OPT_SYNC, OPT_NO_FALLBACK, OPT_DEVICE_TIMEOUT,          \
+        OPT_STALL_TIMEOUT, OPT_JSON, OPT_PROGRESS, OPT_THREADS, OPT_BIND, OPT_QUIET, OPT_VERBOSE, \
+        OPT_HELP
 extern const struct option_refusal mmul_run_refused[];
 
 // Runs the script. Collective. Takes path, text and settings from the request on root. A failure

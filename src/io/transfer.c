@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Repeats pread and pwrite until everything is transferred, in chunks that every kernel accepts.
+// Repeats pread and pwrite until everything is transferred, in chunks.
 // The file position does not change, so threads may share a descriptor. Callers report failures.
 #include "io/transfer.h"
 
 #include <errno.h>
 #include <unistd.h>
 
-// Linux transfers a little less than 2 GiB per call
-static const size_t chunk_bytes = (size_t)1 << 30;
+#include "base/stall.h"
+
+// Few enough that a slow disk returns from a call in time (base/stall.h).
+static const size_t chunk_bytes = (size_t)64 << 20;
 
 static size_t limit_to_chunk(size_t left) {
     return left < chunk_bytes ? left : chunk_bytes;
@@ -16,8 +18,10 @@ static size_t limit_to_chunk(size_t left) {
 int mmul_pread_all(int fd, void *dst, size_t count, int64_t offset, size_t *got) {
     size_t moved = 0;
     while (moved < count) {
+        const int place = mmul_stall_enter(fd);
         ssize_t n =
             pread(fd, (char *)dst + moved, limit_to_chunk(count - moved), offset + (int64_t)moved);
+        mmul_stall_leave(place); // leaves errno as it is
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -33,8 +37,10 @@ int mmul_pread_all(int fd, void *dst, size_t count, int64_t offset, size_t *got)
 int mmul_pwrite_all(int fd, const void *src, size_t count, int64_t offset) {
     size_t moved = 0;
     while (moved < count) {
+        const int place = mmul_stall_enter(fd);
         ssize_t n = pwrite(fd, (const char *)src + moved, limit_to_chunk(count - moved),
                            offset + (int64_t)moved);
+        mmul_stall_leave(place); // leaves errno as it is
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

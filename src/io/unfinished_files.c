@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/ending.h"
 #include "base/memory.h"
+#include "base/stall.h"
 #include "base/text.h"
 
 enum state { FREE, TAKEN, OPEN };
@@ -124,6 +125,14 @@ static void abandon_all(void) {
 
 void mmul_process_end_with_launcher(void) {
     mmul_ending_watch(abandon_all);
+}
+
+void mmul_process_watch_stalls(double seconds) {
+    mmul_stall_watch(seconds, abandon_all);
+}
+
+bool mmul_process_was_stopped(void) {
+    return mmul_stall_was_stopped();
 }
 
 static pid_t owner; // process that owns the outputs: a child of it has none

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/stall.h"
 #include "base/status.h"
 #include "exec/conduct/lost_ranks.h"
 
@@ -27,10 +28,14 @@ enum { TAG_TO_ROOT = 9001, TAG_FROM_ROOT = 9002 };
 enum kind { BEAT, LEAVING, BYE, CANCEL, OVER, ASK, GIVEN, QUESTION, ANSWER };
 enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS };
 enum { LENDING = 2 };  // index of the first word of a question or an answer
+enum { STALL = 15 };   // index of the reason why this rank has stalled, enum stall
 enum { STANDING = 8 }; // index of the first progress word, in messages of every kind
 
 _Static_assert((int)LENDING + (int)MMUL_NODE_STEAL_WORDS <= (int)STANDING, "they fit");
-_Static_assert((int)STANDING + (int)MMUL_RANK_STATUS_WORDS <= (int)MMUL_WORDS, "these, too");
+_Static_assert((int)STANDING + (int)MMUL_RANK_STATUS_WORDS <= (int)STALL, "these, too");
+_Static_assert((int)STALL < (int)MMUL_WORDS, "and this one");
+
+enum stall { IS_ACTIVE, FILE_STALLS, TASK_STALLS, IS_SILENT };
 
 struct mmul_heartbeat_peer {
     struct mmul_words receive, send;
@@ -75,6 +80,14 @@ static bool is_transfer_over(const struct mmul_heartbeat *heartbeat,
     return mmul_words_is_over(&peers, words);
 }
 
+static enum stall find_own_stall(const struct mmul_heartbeat *heartbeat) {
+    const double limit = mmul_stall_limit();
+    return limit <= 0                 ? IS_ACTIVE
+           : mmul_stall_is_in_call()  ? FILE_STALLS
+           : heartbeat->late >= limit ? TASK_STALLS
+                                      : IS_ACTIVE;
+}
+
 static void fill_message(const struct mmul_heartbeat *heartbeat, enum kind kind, int64_t *words) {
     const struct mmul_run *run = heartbeat->run;
     words[KIND] = kind;
@@ -84,6 +97,7 @@ static void fill_message(const struct mmul_heartbeat *heartbeat, enum kind kind,
     words[PLAIN_DONE] = atomic_load(&run->rank_resources.findings.plain_done);
     words[PLAIN_LINES] = atomic_load(&run->rank_resources.findings.plain_lines);
     words[PLAIN_FLOPS] = atomic_load(&run->rank_resources.findings.plain_flops);
+    words[STALL] = find_own_stall(heartbeat);
     memcpy(words + STANDING, &heartbeat->mine, sizeof heartbeat->mine);
 }
 
@@ -148,7 +162,7 @@ static void handle_message(struct mmul_heartbeat *heartbeat, struct mmul_heartbe
     memcpy(peer->heard, peer->receive.values,
            (is_about_stealing ? LENDING : STANDING) * sizeof *peer->heard);
     memcpy(peer->heard + STANDING, peer->receive.values + STANDING,
-           MMUL_RANK_STATUS_WORDS * sizeof *peer->heard);
+           (MMUL_WORDS - STANDING) * sizeof *peer->heard);
     peer->has_spoken = true;
     if (peer->named > 0)
         notify_user(heartbeat, peer, "responds again after %.0f s", peer->silent);
@@ -169,6 +183,19 @@ static void handle_messages(struct mmul_heartbeat *heartbeat, struct mmul_heartb
         handle_message(heartbeat, peer);
 }
 
+// Ends the job if a rank has stalled. The job ends here, because the stalled rank cannot take part
+// in an agreement.
+static void judge_stall(const struct mmul_heartbeat *heartbeat, int rank, enum stall stall) {
+    static const char *const reasons[] = {
+        [FILE_STALLS] = "a read or write of a file does not return",
+        [TASK_STALLS] = "a task on its device takes far longer than expected",
+        [IS_SILENT] = "it sends no messages; it is stopped, or its host or network is down",
+    };
+    if (stall != IS_ACTIVE)
+        mmul_stall_end_job(rank, heartbeat->run->rank_resources.context->cluster->ranks[rank].host,
+                           reasons[stall]);
+}
+
 static void check_silence(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
                           double awake) {
     bool listens = peer->receive.active;
@@ -178,6 +205,10 @@ static void check_silence(struct mmul_heartbeat *heartbeat, struct mmul_heartbea
         (!is_root(heartbeat) && heartbeat->run->rank_resources.context->comm->rank != 1))
         return;
     peer->silent += awake;
+    // A rank that was stopped itself accuses none: the job may be ending for that reason.
+    const bool is_gone =
+        mmul_stall_limit() > 0 && peer->silent >= mmul_stall_limit() && !mmul_stall_was_stopped();
+    judge_stall(heartbeat, peer->rank, is_gone ? IS_SILENT : (enum stall)peer->heard[STALL]);
     const double crowd = heartbeat->interval > 1 ? heartbeat->interval - 1 : 0;
     double limit = peer->named > 0 ? 2 * peer->named : SILENT_SECONDS + crowd;
     if (peer->silent < limit)
@@ -370,6 +401,10 @@ static void poll_peers(struct mmul_heartbeat *heartbeat) {
     mmul_lost_ranks_poll();
     awake = awake < AWAKE_SECONDS ? awake : AWAKE_SECONDS;
     heartbeat->looked_at = now;
+    const bool is_late = mmul_watchdog_is_late(&heartbeat->run->rank_resources.watchdog);
+    heartbeat->late = is_late ? heartbeat->late + awake : 0;
+    if (is_root(heartbeat) && heartbeat->late > 0)
+        judge_stall(heartbeat, 0, find_own_stall(heartbeat));
     for (int i = 0; i < heartbeat->peer_count; i++)
         check_silence(heartbeat, &heartbeat->peers[i], awake);
     if (beats) {

@@ -3,7 +3,8 @@
 // Heartbeat messages during a run. The main thread of every rank sends root a short message every
 // half second (less often with more than 250 ranks), even while its device computes. Root sends
 // some to rank 1. A rank silent for ten seconds is named in a notice, and again each time the
-// silence has doubled. A slow rank is not silent, because its main thread still sends. The messages
+// silence has doubled. A rank silent for --stall-timeout ends the job (base/stall.h). A slow rank
+// is not silent, because its main thread still sends. The messages
 // also carry the rank's progress (exec/conduct/rank_status.h) and its work in plain loops. Root's
 // reply can cancel the run on all ranks at any point. Requests for lines of other nodes and their
 // grants (exec/tasks/node_steal.h) travel the same way; those must not be lost.
@@ -29,6 +30,7 @@ struct mmul_heartbeat {
     double interval;                         // seconds between messages
     double looked_at;                        // clock of the last look
     double sent_at;                          // clock of the last message
+    double late;                             // seconds for which the current task has been late
     double last_notice_at;                   // root: clock of the last notice about plain loops
     bool is_over, has_cancelled, has_ended;
     struct mmul_rank_status_tracker watch;

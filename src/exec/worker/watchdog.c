@@ -77,3 +77,8 @@ bool mmul_watchdog_poll(struct mmul_watchdog *deadline, enum mmul_status *status
     mmul_context_unlock_device(deadline->context);
     return is_given_up;
 }
+
+bool mmul_watchdog_is_late(const struct mmul_watchdog *deadline) {
+    const int64_t until = atomic_load(&deadline->deadline_ns);
+    return until != 0 && mmul_clock_now() * 1e9 >= (double)until;
+}

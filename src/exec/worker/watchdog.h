@@ -32,3 +32,6 @@ void mmul_watchdog_end(struct mmul_watchdog *deadline);
 // MMUL_ERR_UNAVAILABLE with the reason in err.
 bool mmul_watchdog_poll(struct mmul_watchdog *deadline, enum mmul_status *status,
                         struct mmul_error *err);
+
+// Returns true while a product is past its deadline, as one on a slow CPU may be. Main thread.
+bool mmul_watchdog_is_late(const struct mmul_watchdog *deadline);

@@ -14,22 +14,36 @@ _session = None
 OPTIONS = {"weights": None, "float32": False, "record": False, "placements": None}
 
 
-def init(device=None, threads=0, weights=None, dtype=None, record=False, placement=None):
+def init(device=None, threads=0, weights=None, dtype=None, record=False, placement=None, stall_timeout=None):
     """Starts the session. Collective. Called automatically with the defaults on first use.
 
     device: as for `mul --device`. dtype "float32": float64 inputs are read as float32. record:
     collects data for `debug.worker_statistics`. placement: root's file with requested placements,
-    by the names of `signal`."""
+    by the names of `signal`. stall_timeout: as for `mul --stall-timeout`; None:
+    MPIMATMUL_STALL_TIMEOUT, or 120 s."""
     global _session
     if dtype not in (None, "float32"):
         raise Error(64, f"invalid dtype '{dtype}': expected float32 or None")
     if _session and (device or threads):
         raise Error(64, "device and threads must be chosen before the first value")
     OPTIONS.update(weights=weights, float32=dtype == "float32", record=bool(record))
+    if stall_timeout is not None or not _session:
+        library.mmul_process_watch_stalls(c.c_double(_stall_seconds(stall_timeout)))
     _session = _session or Session(device, threads)
     if placement is not None:
         OPTIONS["placements"] = _session.on_root(lambda: _read_placements(placement))
     return _session
+
+
+def _stall_seconds(wish):
+    text = os.environ.get("MPIMATMUL_STALL_TIMEOUT", "120") if wish is None else wish
+    try:
+        seconds = float(text)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 <= seconds <= 1e9:
+        raise Error(64, f"invalid stall timeout '{text}': expected a number from 0 to 1e9")
+    return seconds
 
 
 def _read_placements(path):
