@@ -315,51 +315,15 @@ static enum mmul_status check_mul(const struct call *call, struct mmul_error *er
     return status;
 }
 
-static const enum option_id options[] = {
-    OPT_OUTPUT,
-    OPT_MATRIX_FORMAT,
-    OPT_TRANSPOSE_A,
-    OPT_TRANSPOSE_B,
-    OPT_ALPHA,
-    OPT_BETA,
-    OPT_C_IN,
-    OPT_BIAS,
-    OPT_ACTIVATION,
-    OPT_RESIDUAL,
-    OPT_NORMALIZE_ROWS,
-    OPT_TOPK,
-    OPT_INDICES,
-    OPT_DTYPE,
-    OPT_MISSING,
-    OPT_WEIGHTS,
-    OPT_DEVICE,
-    OPT_SPLIT,
-    OPT_SPLIT_RULE,
-    OPT_IO,
-    OPT_TAIL,
-    OPT_REPRODUCIBLE,
-    OPT_MEMORY,
-    OPT_DEVICE_MEMORY,
-    OPT_VERIFYING,
-    OPT_SYNC,
-    OPT_NO_FALLBACK,
-    OPT_DEVICE_TIMEOUT,
-    OPT_DRY_RUN,
-    OPT_JSON,
-    OPT_REPORT,
-    OPT_TRACE,
-    OPT_HTML,
-    OPT_PROGRESS,
-    OPT_THREADS,
-    OPT_BIND,
-    OPT_QUIET,
-    OPT_VERBOSE,
-    OPT_HELP,
-    OPT_KEEP,
-    OPT_SHARD_DIR,
-    OPT_STALL_TIMEOUT,
-    OPT_END,
-};
+#define MUL_OPTIONS                                                                              \
+    OPT_OUTPUT, OPT_MATRIX_FORMAT, OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA, OPT_BETA,        \
+        OPT_C_IN, OPT_BIAS, OPT_ACTIVATION, OPT_RESIDUAL, OPT_NORMALIZE_ROWS, OPT_TOPK,          \
+        OPT_INDICES, OPT_DTYPE, OPT_MISSING, OPT_WEIGHTS, OPT_DEVICE, OPT_SPLIT, OPT_SPLIT_RULE, \
+        OPT_IO, OPT_TAIL, OPT_REPRODUCIBLE, OPT_MEMORY, OPT_DEVICE_MEMORY, OPT_VERIFYING,        \
+        OPT_SYNC, OPT_NO_FALLBACK, OPT_DEVICE_TIMEOUT, OPT_STALL_TIMEOUT, OPT_DRY_RUN, OPT_JSON, \
+        OPT_REPORT, OPT_TRACE, OPT_HTML, OPT_PROGRESS, OPT_THREADS, OPT_BIND, OPT_QUIET,         \
+        OPT_VERBOSE, OPT_HELP, OPT_KEEP, OPT_SHARD_DIR
+static const enum option_id options[] = {MUL_OPTIONS, OPT_END};
 
 const struct command mmul_command_mul = {
     .name = "mul",

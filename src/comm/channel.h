@@ -16,8 +16,7 @@
 // Nothing here blocks. After a failure the traffic continues, because other ranks wait for it
 // (comm/failure.h). After an alarm, when MPI itself has failed (comm/comm.h), cargoes begin and end
 // at once on all members, and no byte moves.
-#pragma once
-
+//
 // To add an encoding of bytes, such as compression, change these.
 //
 //     length of a message       message.c: the trailer would have it.
@@ -27,6 +26,7 @@
 //     rows that are stolen      exec/tasks/steals.c sends chunks as messages, beside the channels.
 //     size of buffers, chunks   plan/lists/footprint.c, plan/product/schedule_memory.c.
 //     predicted rate of links   exec/setup/traffic_cost.c.
+#pragma once
 
 #include "comm/transport.h"
 

@@ -4,8 +4,8 @@
 // can follow. The refused rank sends its error to all others, and each wait of comm.h looks for
 // it. From then on every collective of the process fails at once with this error, on all ranks.
 //
-// Such a process must not call MPI_Finalize, which would wait for unfinished collectives. It ends
-// with _exit (mmul_process_has_lost_mpi). Transfers have a remedy of their own: the alarm.
+// MPI_Finalize would wait for unfinished collectives, so the process ends with _exit
+// (mmul_process_has_lost_mpi). Transfers have a remedy of their own: the alarm.
 #pragma once
 
 #include <mpi.h>

@@ -16,8 +16,7 @@
 //                columns. Gradients: rows of operands shaped like the result, all of the others
 //
 // generate has no operands; its seed depends on the rows of the matrix before the block.
-#pragma once
-
+//
 // To add a user's own kernel, change these.
 //
 //     a class of its own   model/operation.h; parts of operands that a block needs: map.c.
@@ -26,6 +25,7 @@
 //                          users need a list. opencl_program.c, opencl_map.c.
 //     other devices        exec/worker/host_map.c. The check repeats samples by reference_map.c, so
 //                          it needs a version for the CPU.
+#pragma once
 
 #include "base/parallel.h"
 #include "device/device.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Element types and the conversions between them. Names and sizes are in the public header.
-#pragma once
-
+//
 // To add an element type: its name in enum mmul_dtype of include/mpimatmul_local.h, its bytes and
 // conversions in dtype.c, the files that hold it (io/formats.c and the formats' own files), and the
 // type of its products (problem.c). `grep -r MMUL_BF16` finds the remaining places.
 // Weights of 8 bits: operands are widened where they are uploaded, by device/host_buffer.c for CPUs
 // and by device/opencl_buffer.c with kernels/widen.cl for GPUs. A scale beside the elements is in
 // no struct: model/product.h, and each use of mmul_dtype_bytes.
+#pragma once
 
 #include <stdint.h>
 

@@ -32,8 +32,7 @@
 //
 // Groups: a plan may split all values between groups of consecutive matrices, such as the texts of
 // a batch. Operations on one matrix alone then stay on its rank.
-#pragma once
-
+//
 // To add an elementwise operation:
 //   1. its row in operations.def; formulas of several lines in element_formulas.h.
 //   2. its kernels: a function of floats in device/cpu_map_float.h, kernels/map_elements.cl.
@@ -55,6 +54,7 @@
 // A sequence of existing operations is a row of composite.c, and an elementwise one also a
 // COMPOSITE row of operations.def. A new rule of an operation is a line among the rules in
 // operation.c.
+#pragma once
 
 #include "model/placement.h"
 

@@ -26,8 +26,7 @@
 // Parts are uneven, empty ones legal. A part has at most one stored rectangle of every matrix, and
 // of consecutive matrices. It is stored as these rectangles one after the other, each in C order,
 // or all of them transposed, which only the owner of the memory knows.
-#pragma once
-
+//
 // To add a placement: its name in include/mpimatmul_local.h, its parts in placement.c, then
 //     offsets                 plan/program/program_make.c
 //     a bit of it             plan/program/program_choose.c (placement_bits)
@@ -40,6 +39,7 @@
 //     requests of users       tensor/placement_requests.c, io/placement_file.c, Python's
 //                             _placements.py
 // `grep -r MMUL_PLACE_` finds the remaining places.
+#pragma once
 
 #include "mpimatmul_local.h"
 

@@ -4,10 +4,10 @@
 // half second (less often with more than 250 ranks), even while its device computes. Root sends
 // some to rank 1. A rank silent for ten seconds is named in a notice, and again each time the
 // silence has doubled. A rank silent for --stall-timeout ends the job (base/stall.h). A slow rank
-// is not silent, because its main thread still sends. The messages
-// also carry the rank's progress (exec/conduct/rank_status.h) and its work in plain loops. Root's
-// reply can cancel the run on all ranks at any point. Requests for lines of other nodes and their
-// grants (exec/tasks/node_steal.h) travel the same way; those must not be lost.
+// is not silent, because its main thread still sends. The messages also carry the rank's progress
+// (exec/conduct/rank_status.h) and its work in plain loops. Root's reply can cancel the run on all
+// ranks at any point. Requests for lines of other nodes and their grants (exec/tasks/node_steal.h)
+// travel the same way; those must not be lost.
 #pragma once
 
 #include "exec/conduct/rank_status.h"

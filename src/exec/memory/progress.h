@@ -8,8 +8,7 @@
 // them; the traffic has one. A leader's main thread has one of its own: it naps between MPI calls,
 // since MPI cannot wake it, and is woken by progress on its node. All are notified when the run is
 // cancelled.
-#pragma once
-
+//
 // To add a journal, from which a stopped run resumes, change these.
 //
 //     progress         the counters below; lines taken by other ranks (stealing.h). A reader of the
@@ -21,6 +20,7 @@
 //     the same inputs  io/fingerprint.c compares files by samples; io/input_file.c notices writes
 //                      since the file was opened.
 //     the outputs      io/output_path.c: NAME.part, which a failed run removes.
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>

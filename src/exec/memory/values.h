@@ -4,8 +4,7 @@
 // ranks, for every place of the plan. Views (transposed, placed) share the memory of their
 // original. Values do not change once they are complete. After its last read a value's memory goes
 // to other values.
-#pragma once
-
+//
 // To add a value that changes in place, such as a cache of keys and values, change these. Today a
 // value is made once.
 //
@@ -17,6 +16,7 @@
 //     caches by address               exec/worker/tile_cache.c, host_map.c.
 //     checks of its readers           exec/steps/product.c, map_check.c read operands again.
 //     texts                           tensor/jobs.c.
+#pragma once
 
 #include "comm/shared_memory.h"
 #include "exec/memory/progress.h"

@@ -17,8 +17,7 @@
 //
 //     piece of a value          send, receive: from node to node
 //                               copy: root's own, from or to a file
-#pragma once
-
+//
 // To add an algorithm that moves values (a ring, a tree), change these.
 //
 //     pieces and their two ends   plan/parts/moves.c.
@@ -27,6 +26,7 @@
 //     start, counters             exec/traffic/mover.c, exec/memory/progress.h.
 //     reading, adding, writing    exec/traffic/move.c, streams.c (is_sum adds on arrival).
 //     memory of running sums      plan/program/program_memory.c.
+#pragma once
 
 #include "plan/lists/program_plan.h"
 #include "plan/lists/schedule.h"
