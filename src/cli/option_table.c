@@ -94,7 +94,7 @@ static const struct option_row rows[OPT_COUNT] = {
     [OPT_DEVICE_TIMEOUT] = {"device-timeout", 0, OPTION_REAL, ENVIRONMENT, "S", NULL,
                             "20 times expected", "per product", 0.001, 1e9},
     [OPT_STALL_TIMEOUT] = {"stall-timeout", 0, OPTION_REAL, ENVIRONMENT, "S", "120", NULL,
-                           "end if a rank makes no progress; 0: never", 0, 1e9},
+                           "for a rank without progress", 0, 1e9},
     [OPT_SHARD_DIR] = {"shard-dir", 0, OPTION_TEXT, ENVIRONMENT | PER_RANK, "DIR", NULL,
                        "/dev/shm/mpimatmul-<uid>", "for shards", 0, 0},
     [OPT_KEEP] = {"keep", 0, OPTION_FLAG, 0, NULL, "off", NULL,

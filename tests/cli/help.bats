@@ -36,7 +36,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 
 @test "options with an environment variable name it" {
     program mul --help
-    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 29 ]  # all but --output and --help
+    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 30 ]  # all but --output and --help
     grep -q -F '[default: off; MPIMATMUL_TRANSPOSE_A]' <<< "$output"
     program gen --help
     grep -q -F -e '--seed N' <<< "$output"
@@ -54,7 +54,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 @test "the parser accepts every option in the help of mul, and --help lists no other" {
     program mul --help
     names=$(sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p' <<< "$output")
-    [ "$(wc -w <<< "$names")" -eq 42 ]
+    [ "$(wc -w <<< "$names")" -eq 43 ]
     for name in $names; do
         [ "$name" != help ] || continue
         program mul A.bin "--$name=?"  # a bad value or a missing operand, not an unknown option
