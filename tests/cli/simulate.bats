@@ -88,6 +88,27 @@ rank  task  round  rows  columns  elements  waits for
     expect_failure 64 "plan: --json and --steps exclude each other"
 }
 
+# With 300 MiB a node holds 20,927 of the rows, so a cut that asks it for more is tried in vain. A
+# transfer over the second job's slow cable ends after days, when a double counts by 30 ps.
+@test "a cut that does not fit and a cable of 1 kbit/s are no errors of the plan" {
+    cat > job.json << END
+{"problem": {"m": 21583, "n": 6819, "k": 272},
+ "nodes": [{"memory_gib": 8, "link_gbit": 1000, "ranks": [{"device": "cpu", "gflops": 953.922}]},
+           {"memory_gib": 8, "link_gbit": 0.001, "latency_us": 50,
+            "ranks": [{"device": "gpu", "gflops": 816.422, "memory_gib": 8}]}]}
+END
+    program plan --simulate job.json --memory 300M
+    expect_quiet_success
+    cat > job.json << END
+{"problem": {"m": 11394, "n": 222, "k": 110},
+ "nodes": [{"memory_gib": 0.11, "link_gbit": 0.001, "ranks": [{"device": "gpu", "gflops": 139, "memory_gib": 16}]},
+           {"memory_gib": 0.106, "link_gbit": 1e-06, "latency_us": 50,
+            "ranks": [{"device": "gpu", "gflops": [634, 1902, 3804, 5389, 6340], "memory_gib": 8}]}]}
+END
+    run --separate-stderr timeout 20 "$MPIMATMUL" plan --simulate job.json
+    expect_quiet_success
+}
+
 @test "a missing or wrong description is refused" {
     program plan --simulate job.json
     expect_failure 66 "cannot open 'job.json': No such file or directory"

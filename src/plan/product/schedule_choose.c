@@ -114,40 +114,41 @@ static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in,
 
 // ----------------------------------------------------------------------------------------- members
 
-// Scores the first `nodes` nodes of the order with the cut for all. *best: number of nodes of the
-// best candidate.
+// Scores the first `nodes` nodes of the order with a cut. *best: number of nodes of the best
+// candidate.
 static enum mmul_status try_node_count(struct mmul_planning *p,
-                                       const struct mmul_participants *participants, int nodes,
-                                       int *best, struct mmul_error *err) {
+                                       const struct mmul_participants *participants,
+                                       const struct mmul_cut *cut, int nodes, int *best,
+                                       struct mmul_error *err) {
     if (nodes < 0 || nodes > participants->count)
         return MMUL_OK;
     const double before = p->best.seconds;
     mmul_participants_admit(participants, p->cost, nodes, p->members);
-    enum mmul_status status = consider_cut(p, &p->all.cut, 1, err);
+    enum mmul_status status = consider_cut(p, cut, 1, err);
     *best = p->best.seconds != before ? nodes : *best;
     return status;
 }
 
-// Finds the best number of nodes; the best candidate so far is that of all. With few nodes every
-// number is tried. With many nodes the numbers grow by half, then a closer search runs around the
-// best.
+// Finds the best number of nodes for the cut of the best candidate. With few nodes every number is
+// tried. With many nodes the numbers grow by half, then a closer search runs around the best.
+// *best: stays if no number is better.
 static enum mmul_status choose_node_count(struct mmul_planning *p,
                                           const struct mmul_participants *participants, int *best,
                                           struct mmul_error *err) {
     enum { FEW_NODES = 16, CLOSER_LOOKS = 4 };
     const int count = participants->count;
+    const struct mmul_cut cut = p->best.cut;
     p->trial.in = p->members;
-    *best = count;
     enum mmul_status status = MMUL_OK;
     for (int nodes = 0; status == MMUL_OK && nodes < count;
          nodes += count <= FEW_NODES ? 1 : (int)mmul_max(1, nodes / 2))
-        status = try_node_count(p, participants, nodes, best, err);
+        status = try_node_count(p, participants, &cut, nodes, best, err);
     int step = count <= FEW_NODES ? 0 : (int)mmul_max(1, *best / 4);
     for (int i = 0; status == MMUL_OK && step > 0 && i < CLOSER_LOOKS; i++, step /= 2) {
         const int middle = *best;
-        status = try_node_count(p, participants, middle - step, best, err);
+        status = try_node_count(p, participants, &cut, middle - step, best, err);
         if (status == MMUL_OK)
-            status = try_node_count(p, participants, middle + step, best, err);
+            status = try_node_count(p, participants, &cut, middle + step, best, err);
     }
     return status;
 }
@@ -167,26 +168,37 @@ static void note_absent(struct mmul_planning *p, const struct mmul_participants 
     }
 }
 
+static bool is_same_cut(const struct mmul_cut *a, const struct mmul_cut *b) {
+    return a->rounds == b->rounds && a->panels == b->panels && a->whole_stays == b->whole_stays;
+}
+
 // Leaves out slow devices, and nodes without which the job takes less than WORTH_IT of the seconds.
+// Other members may need another cut, for which other members may be the best.
 static enum mmul_status choose_members(struct mmul_planning *p,
                                        const struct mmul_participants *participants,
                                        struct mmul_error *err) {
-    int nodes = 0;
-    bool all = mmul_participants_admit(participants, p->cost, participants->count, p->members);
+    enum { ROUNDS = 3 };
+    int nodes = participants->count;
+    bool all = mmul_participants_admit(participants, p->cost, nodes, p->members), more = true;
     enum mmul_status status = choose_cut(p, p->members, err);
     if (status != MMUL_OK)
         return status;
-    mmul_planning_copy(p, &p->best, &p->all);
-    status = choose_node_count(p, participants, &nodes, err);
-    const bool pays = p->best.seconds > 0 && p->best.seconds < WORTH_IT * p->all.seconds;
-    all = mmul_participants_admit(participants, p->cost, pays ? nodes : participants->count,
-                                  p->members);
-    if (status == MMUL_OK && pays)
-        status = choose_cut(p, p->members, err);
-    else
-        mmul_planning_copy(p, &p->all, &p->best);
+    const double all_seconds = p->best.seconds;
+    for (int round = 0; status == MMUL_OK && more && round < ROUNDS; round++) {
+        mmul_planning_copy(p, &p->best, &p->previous);
+        const int before = nodes;
+        status = choose_node_count(p, participants, &nodes, err);
+        more = p->best.seconds < WORTH_IT * p->previous.seconds;
+        nodes = more ? nodes : before;
+        all = mmul_participants_admit(participants, p->cost, nodes, p->members);
+        if (status == MMUL_OK && more)
+            status = choose_cut(p, p->members, err);
+        else
+            mmul_planning_copy(p, &p->previous, &p->best);
+        more = more && !is_same_cut(&p->best.cut, &p->previous.cut);
+    }
     note_absent(p, participants);
-    p->all_seconds = all ? 0 : p->all.seconds;
+    p->all_seconds = all ? 0 : all_seconds;
     return status;
 }
 

@@ -34,7 +34,7 @@ static void planning_fini(struct mmul_planning *p) {
     mmul_cost_destroy(p->cost);
     candidate_fini(&p->trial);
     candidate_fini(&p->best);
-    candidate_fini(&p->all);
+    candidate_fini(&p->previous);
     mmul_replay_destroy(p->replay);
     MMUL_FREE_ALL(p->weights, p->assumed, p->everybody, p->rank_node, p->needs, p->maps, p->members,
                   p->absence, p->units, p->slopes, p->before);
@@ -55,7 +55,7 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
                           MMUL_ARRAY(p->slopes, size), MMUL_ARRAY(p->before, size)) != MMUL_OK ||
         candidate_init(&p->trial, size, nodes, err) != MMUL_OK ||
         candidate_init(&p->best, size, nodes, err) != MMUL_OK ||
-        candidate_init(&p->all, size, nodes, err) != MMUL_OK)
+        candidate_init(&p->previous, size, nodes, err) != MMUL_OK)
         return err->status;
     p->schedule->problem = *p->request->problem;
     p->schedule->rule = p->request->rule;

@@ -49,27 +49,27 @@ struct mmul_planning {
     int root_node;
     // Bytes per unit of the split range: of the split operand, of C_in, of C.
     int64_t piece_bytes, c_in_bytes, result_bytes;
-    int64_t whole_bytes;           // bytes of the whole operand
-    bool automatic;                // shares let all ranks finish together
-    bool speeds_known;             // speeds of all ranks are measured: seconds are meaningful
-    double *weights;               // size: as given, or the speeds
-    double *assumed;               // size: operations per second of unmeasured ranks
-    bool *everybody;               // size: has a weight
-    int *rank_node;                // size
-    struct mmul_cost *cost;        // model of the trial
-    struct mmul_node_need *needs;  // node_count: needs of the trial
-    unsigned *maps;                // node_count: maps that stay mapped
-    bool *members;                 // size: the ranks that take part
-    enum mmul_exclusion *absence;  // size: reason of the absence of the others
-    double *units;                 // size: shares of the trial before rounding
-    double *slopes;                // size: seconds by which a rank ends later per unit
-    struct mmul_share_end *before; // size: as of the replay before; 0 units: none
-    struct mmul_candidate trial;   // current candidate; the schedule describes it
-    struct mmul_candidate best;    // best so far, then the final plan
-    struct mmul_candidate all;     // best with all ranks
-    double all_seconds;            // seconds with all ranks; 0: no rank was left out
-    bool only_fits;                // a candidate that fits is good enough; nothing is replayed
-    struct mmul_replay *replay;    // latest replay of the trial
+    int64_t whole_bytes;            // bytes of the whole operand
+    bool automatic;                 // shares let all ranks finish together
+    bool speeds_known;              // speeds of all ranks are measured: seconds are meaningful
+    double *weights;                // size: as given, or the speeds
+    double *assumed;                // size: operations per second of unmeasured ranks
+    bool *everybody;                // size: has a weight
+    int *rank_node;                 // size
+    struct mmul_cost *cost;         // model of the trial
+    struct mmul_node_need *needs;   // node_count: needs of the trial
+    unsigned *maps;                 // node_count: maps that stay mapped
+    bool *members;                  // size: the ranks that take part
+    enum mmul_exclusion *absence;   // size: reason of the absence of the others
+    double *units;                  // size: shares of the trial before rounding
+    double *slopes;                 // size: seconds by which a rank ends later per unit
+    struct mmul_share_end *before;  // size: as of the replay before; 0 units: none
+    struct mmul_candidate trial;    // current candidate; the schedule describes it
+    struct mmul_candidate best;     // best so far, then the final plan
+    struct mmul_candidate previous; // best of the members before
+    double all_seconds;             // seconds with all ranks; 0: no rank was left out
+    bool only_fits;                 // a candidate that fits is good enough; nothing is replayed
+    struct mmul_replay *replay;     // latest replay of the trial
 };
 
 // ------------------------------------------------------------------------------- schedule_memory.c

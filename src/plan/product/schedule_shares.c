@@ -12,8 +12,6 @@
 
 // Ranks end together if the first one to end needs this share of the seconds.
 static const double TOGETHER = 0.995;
-// A rank that ends so much later than the others may lose all of its units.
-static const double LATE = 1.1;
 
 // ----------------------------------------------------------------------------------- whole numbers
 
@@ -127,17 +125,25 @@ static double find_slope(const struct mmul_planning *p, int rank) {
     return is_known ? fmin(slope, most) : least;
 }
 
+// Returns true if a rank ends after `seconds` even with hardly any units: what does not depend on
+// them, such as the overhead of passes and the arrival of panels, takes too long. Not before the
+// second replay, because the first shares may be far off.
+static bool is_too_late(const struct mmul_planning *p, int rank, double seconds) {
+    const double panels = (double)p->trial.cut.panels, units = (double)p->trial.counts[rank],
+                 variable = units * panels / mmul_pass_rate(&p->cost->ranks[rank].pass);
+    return p->before[rank].units > 0 && p->replay->ranks[rank].finish - variable > seconds;
+}
+
 // Computes shares with which all ranks end at `seconds`, if their ends grow along straight lines,
-// and returns their sum. A share at most doubles; it at most halves if its slope is not known yet.
+// and returns their sum. A share at most doubles, and at most halves unless its rank is too late.
 static double set_units_until(struct mmul_planning *p, double seconds) {
     double sum = 0;
     for (int rank = 0; rank < p->schedule->size; rank++) {
         const double units = (double)p->trial.counts[rank];
         p->units[rank] = units;
         if (is_movable(p, rank)) {
-            const double end = p->replay->ranks[rank].finish,
-                         more = (seconds - end) / p->slopes[rank],
-                         least = p->before[rank].units > 0 && end > LATE * seconds ? 0 : units / 2;
+            const double more = (seconds - p->replay->ranks[rank].finish) / p->slopes[rank],
+                         least = is_too_late(p, rank, seconds) ? 0 : units / 2;
             p->units[rank] = fmin(fmax(units + more, least), 2 * units);
         }
         sum += p->units[rank];
@@ -196,9 +202,14 @@ enum mmul_status mmul_planning_score(struct mmul_planning *p, double share,
     double before = INFINITY;
     enum mmul_status status = MMUL_OK;
     for (int turn = 0; status == MMUL_OK && turn < TURNS && more; turn++) {
-        status = mmul_planning_share(p, p->units, err);
+        struct mmul_error refusal;
+        status = mmul_planning_share(p, p->units, &refusal);
+        if (status == MMUL_ERR_SYSTEM)
+            return MMUL_OK; // a trial that does not fit is no error of the plan
         if (status == MMUL_OK)
             status = mmul_planning_replay(p, err);
+        else
+            *err = refusal;
         if (status != MMUL_OK || !(p->trial.seconds > 0))
             break;
         if (!(p->best.seconds > 0) || p->trial.seconds < share * p->best.seconds) {
@@ -213,5 +224,5 @@ enum mmul_status mmul_planning_score(struct mmul_planning *p, double share,
                correct_units(p);
         before = p->trial.seconds;
     }
-    return status == MMUL_ERR_SYSTEM ? MMUL_OK : status;
+    return status;
 }

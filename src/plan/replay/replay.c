@@ -4,6 +4,7 @@
 // times.
 #include "plan/replay/replay.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "base/integer.h"
@@ -11,7 +12,7 @@
 #include "plan/lists/tasks.h"
 
 static const double LEAST_RATE = 0.05; // share of the computing rate, regardless of traffic
-static const double TOO_SHORT = 1e-12; // seconds
+static const double TOO_SHORT = 1e-12; // seconds, if rounding is less
 
 // An activity in progress.
 struct activity {
@@ -219,6 +220,12 @@ static void find_task(struct simulation *s, int index) {
     }
 }
 
+// Returns the seconds that do not advance the clock: links of a few bytes per second bring it to a
+// time at which less is lost by rounding.
+static double find_instant(const struct simulation *s) {
+    return fmax(TOO_SHORT, 8 * DBL_EPSILON * s->now);
+}
+
 // Returns the arrival of the last early move that a stage waits for.
 static double early_moves_arrival(const struct simulation *s, int stage) {
     double come = 0;
@@ -232,7 +239,7 @@ static double early_moves_arrival(const struct simulation *s, int stage) {
 static bool may_begin_stage(const struct simulation *s, int index) {
     const int stage = s->ranks[index].stage, node = s->classes.home[index];
     enum mmul_waits waits = s->request->stages[stage].waits;
-    if (early_moves_arrival(s, stage) > s->now + TOO_SHORT)
+    if (early_moves_arrival(s, stage) > s->now + find_instant(s))
         return false;
     if (waits == MMUL_WAITS_NONE)
         return have_finished(s, node, stage - 1);
@@ -432,7 +439,7 @@ static bool begin_relay(struct simulation *s, int node) {
     struct channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
     if (!may_begin_transfer(s, node, channel))
         return false;
-    if (may_follow(s, node) > s->now + TOO_SHORT)
+    if (may_follow(s, node) > s->now + find_instant(s))
         return false;
     const struct stage *stage = &s->stages[channel->stage];
     const struct mmul_cost_node *n = cost_node(s, channel->stage, node);
@@ -551,7 +558,7 @@ static double next_event(const struct simulation *s) {
         if (r->activity.is_active)
             next = fmin(next, s->now + r->activity.left / rate_of_rank(s, rank));
         else if (r->stage < s->request->count &&
-                 early_moves_arrival(s, r->stage) > s->now + TOO_SHORT)
+                 early_moves_arrival(s, r->stage) > s->now + find_instant(s))
             next = fmin(next, early_moves_arrival(s, r->stage));
     }
     return next;
@@ -583,17 +590,17 @@ static void end_finished_activities(struct simulation *s) {
     for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
             const struct channel *channel = &s->nodes[node].channels[route];
-            if (!channel->activity.is_active || channel->activity.left > TOO_SHORT)
+            if (!channel->activity.is_active || channel->activity.left > find_instant(s))
                 continue;
             if (route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_GATHER)
                 end_exchange(s, route);
             else if (route != MMUL_ROUTE_RELAY)
                 end_transfer(s, node, route);
-            else if (may_end(s, node) <= s->now + TOO_SHORT)
+            else if (may_end(s, node) <= s->now + find_instant(s))
                 end_relay(s, node);
         }
     for (int rank = 0; rank < s->classes.size; rank++)
-        if (s->ranks[rank].activity.is_active && s->ranks[rank].activity.left <= TOO_SHORT)
+        if (s->ranks[rank].activity.is_active && s->ranks[rank].activity.left <= find_instant(s))
             end_task(s, rank);
 }
 
