@@ -62,9 +62,13 @@ static struct mmul_device *begin_call(struct mmul_device *device) {
 }
 
 // ... and here at its end. If another thread has abandoned the call, this thread stays here
-// forever, because it no longer owns the memory that it works on.
+// forever, because it no longer owns the memory that it works on. After a failed call the caller
+// frees host memory, which transfers in flight still use: they are waited for.
 static enum mmul_status end_call(struct mmul_device *device, enum mmul_status status) {
     int call = MMUL_CALL_IN_PROGRESS;
+    struct mmul_error ignored;
+    if (status != MMUL_OK && device->table->wait != NULL)
+        device->table->wait(device->self, &ignored);
     if (!atomic_compare_exchange_strong(&device->call, &call, MMUL_CALL_NONE) &&
         call == MMUL_CALL_ABANDONED)
         for (;;)
