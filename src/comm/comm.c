@@ -44,27 +44,30 @@ void mmul_alarm_end(struct mmul_alarm *alarm) {
     MPI_Request_free(&alarm->alarm_receive);
 }
 
-static void send_alarm(const struct mmul_alarm *alarm, int member) {
+static void send_and_forget(MPI_Comm mpi, int to, int tag, const void *data, int bytes) {
     MPI_Request request;
     for (int i = 0; i < TRIES; i++) {
-        if (MPI_Isend(NULL, 0, MPI_BYTE, member, ALARM_TAG, alarm->leaders, &request) !=
-            MPI_SUCCESS)
+        if (MPI_Isend(data, bytes, MPI_BYTE, to, tag, mpi, &request) != MPI_SUCCESS)
             continue;
         MPI_Request_free(&request);
         return;
     }
 }
 
-void mmul_alarm_raise(struct mmul_alarm *alarm) {
+void mmul_comm_notify_others(MPI_Comm mpi, int tag, const void *data, int bytes) {
     int rank, size;
+    MPI_Comm_rank(mpi, &rank);
+    MPI_Comm_size(mpi, &size);
+    for (int other = 0; other < size; other++)
+        if (other != rank)
+            send_and_forget(mpi, other, tag, data, bytes);
+}
+
+void mmul_alarm_raise(struct mmul_alarm *alarm) {
     if (alarm == NULL || alarm->is_raised)
         return;
     alarm->is_raised = true;
-    MPI_Comm_rank(alarm->leaders, &rank);
-    MPI_Comm_size(alarm->leaders, &size);
-    for (int member = 0; member < size; member++)
-        if (member != rank)
-            send_alarm(alarm, member);
+    mmul_comm_notify_others(alarm->leaders, ALARM_TAG, NULL, 0);
 }
 
 bool mmul_alarm_poll(struct mmul_alarm *alarm) {
@@ -241,13 +244,7 @@ void mmul_traffic_comms_free(struct mmul_traffic_comms *directions) {
     directions->are_created = false;
 }
 
-void mmul_comm_destroy(struct mmul_comm *comm) {
-    struct mmul_error lost;
-    if (comm == NULL)
-        return;
-    mmul_refusal_unwatch(comm->world);
-    if (mmul_refusal_get(&lost)) // MPI may still use the communicators
-        goto out;
+static void free_communicators(struct mmul_comm *comm) {
     if (comm->alarm != NULL)
         mmul_alarm_end(comm->alarm);
     if (comm->directions != NULL && comm->directions->are_created && !mmul_comm_is_broken(comm))
@@ -258,7 +255,15 @@ void mmul_comm_destroy(struct mmul_comm *comm) {
         MPI_Comm_free(&comm->node);
     if (comm->world != MPI_COMM_NULL)
         MPI_Comm_free(&comm->world);
-out:
+}
+
+void mmul_comm_destroy(struct mmul_comm *comm) {
+    struct mmul_error lost;
+    if (comm == NULL)
+        return;
+    mmul_refusal_unwatch(comm->world);
+    if (!mmul_refusal_get(&lost)) // else MPI may still use the communicators
+        free_communicators(comm);
     if (comm->directions != NULL)
         mmul_free(comm->directions->members);
     MMUL_FREE_ALL(comm->alarm, comm->directions, comm->rank_node, comm);

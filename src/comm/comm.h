@@ -74,6 +74,10 @@ bool mmul_alarm_is_raised(const struct mmul_alarm *alarm);
 // After a refused collective the text is that of the refusal (comm/refusal.h).
 enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err);
 
+// Sends bytes to all other ranks of `mpi` without a wait for their receives. `data` must stay as it
+// is until the process ends. A refused send is tried again. Local.
+void mmul_comm_notify_others(MPI_Comm mpi, int tag, const void *data, int bytes);
+
 // Prefixes a failure with the rank in `mpi` and its host. Leaves root's alone, and a text that
 // already begins with "rank". Local.
 void mmul_comm_name_rank(MPI_Comm mpi, struct mmul_error *err);

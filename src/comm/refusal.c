@@ -3,9 +3,6 @@
 // ranks are covered. Open MPI keeps the collectives that are left unfinished.
 #include "comm/refusal.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "comm/comm.h"
 
 enum { TAG = 9300, TRIES = 3 };
@@ -58,22 +55,6 @@ bool mmul_refusal_get(struct mmul_error *err) {
     return refusal.is_lost;
 }
 
-// Sends the error to all other ranks. They may be in another collective by now, or at the end.
-static void notify_others(void) {
-    int rank, size;
-    MPI_Request request;
-    MPI_Comm_rank(refusal.world, &rank);
-    MPI_Comm_size(refusal.world, &size);
-    for (int other = 0; other < size; other++)
-        for (int i = 0; other != rank && i < TRIES; i++) {
-            if (MPI_Isend(&refusal.err, (int)sizeof refusal.err, MPI_BYTE, other, TAG,
-                          refusal.world, &request) != MPI_SUCCESS)
-                continue;
-            MPI_Request_free(&request);
-            break;
-        }
-}
-
 enum mmul_status mmul_refusal_check(MPI_Comm mpi, int code, const char *what,
                                     struct mmul_error *err) {
     int size = 1;
@@ -87,7 +68,8 @@ enum mmul_status mmul_refusal_check(MPI_Comm mpi, int code, const char *what,
     mmul_comm_name_rank(refusal.world, err);
     refusal.err = *err;
     refusal.is_lost = refusal.is_own = true;
-    notify_others();
+    // The other ranks may be in another collective by now, or at the end.
+    mmul_comm_notify_others(refusal.world, TAG, &refusal.err, (int)sizeof refusal.err);
     return err->status;
 }
 

@@ -115,11 +115,9 @@ static enum mmul_status map_for_node(const struct mmul_comm *comm, struct announ
         return err->status;
     int fd = -1, code = MPI_Ibcast(&from, (int)sizeof from, MPI_BYTE, 0, comm->node, &request);
     code = mmul_comm_finish(code, &request);
-    const enum mmul_status came = mmul_refusal_check(comm->world, code, "broadcast", &later);
-    if (status == MMUL_OK && came != MMUL_OK) {
-        *err = later;
-        status = came;
-    }
+    const enum mmul_status came =
+        mmul_refusal_check(comm->world, code, "broadcast", status == MMUL_OK ? err : &later);
+    status = status == MMUL_OK ? came : status;
     if (status == MMUL_OK)
         status = open_announced(&from, name, &fd, err);
     if (status == MMUL_OK)

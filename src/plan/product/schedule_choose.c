@@ -11,7 +11,7 @@
 
 static const double WORTH_A_STEP = 0.99; // share of the seconds with fewer panels
 static const double WORTH_ROUNDS = 0.95; // share of the seconds in one round
-static const double WORTH_IT = 0.99;     // share of the seconds with all ranks
+static const double WORTH_IT = 0.99;     // share of the seconds of the members before
 
 // -------------------------------------------------------------------------------------------- cuts
 
