@@ -163,18 +163,33 @@ static void add_content(struct mmul_text *table, const struct mmul_schedule *sch
                   (long long)(of_round ? t->pass.round : t->pass.index));
 }
 
-static void add_count(struct mmul_text *table, const struct mmul_count *count, const char *before) {
-    static const char *const names[MMUL_COUNTERS] = {"",
-                                                     "passes done",
-                                                     "rounds loaded",
-                                                     "passes loaded",
-                                                     "relayed",
-                                                     "results stored",
-                                                     "rounds sent",
-                                                     "passes sent",
-                                                     "results gathered"};
-    if (count->counter != MMUL_NO_COUNTER)
+static void add_wait(struct mmul_text *table, const struct mmul_count *count, const char *before) {
+    static const char *const names[MMUL_COUNTERS] = {
+        [MMUL_PASSES_DONE] = "passes done",
+        [MMUL_ARRIVED_COUNTERS + MMUL_ROUTE_SCATTER] = "rounds sent",
+        [MMUL_SENT_COUNTERS + MMUL_ROUTE_RELAY] = "passes sent"};
+    if (count->value > 0)
         mmul_text_add(table, "%s%s %lld", before, names[count->counter], (long long)count->value);
+}
+
+// Names what a transfer adds to at its end: at root's end of scatter, relay and gather, and
+// elsewhere.
+static void add_reached(struct mmul_text *table, const struct mmul_schedule *schedule, int node,
+                        const struct mmul_transfer *t) {
+    static const char *const names[MMUL_ROUTES][2] = {
+        [MMUL_ROUTE_SCATTER] = {"rounds loaded", "rounds sent"},
+        [MMUL_ROUTE_RELAY] = {"passes loaded", NULL},
+        [MMUL_ROUTE_GATHER] = {"results stored", "results gathered"},
+        [MMUL_ROUTE_READ] = {"rounds loaded", "rounds loaded"},
+        [MMUL_ROUTE_LOAD] = {"passes loaded", "passes loaded"},
+        [MMUL_ROUTE_STORE] = {"results stored", "results stored"}};
+    const bool is_relay = t->route == MMUL_ROUTE_RELAY;
+    const char *name =
+        is_relay && schedule->whole_is_distributed ? "relayed" : names[t->route][node == 0];
+    if (name != NULL)
+        mmul_text_add(table, "%s %lld", name, (long long)t->reached);
+    if (is_relay)
+        mmul_text_add(table, "%spasses sent %lld", name != NULL ? ", " : "", (long long)t->reached);
 }
 
 static void add_node(struct mmul_text *table, int node) {
@@ -197,11 +212,10 @@ static void add_transfer(struct mmul_text *table, const struct mmul_schedule *sc
         mmul_text_add(table, "%s\t", t->in_place ? "mapped" : "-");
     add_node(table, t->from);
     add_node(table, t->to);
-    add_count(table, &t->waits[0], "");
-    add_count(table, &t->waits[1], ", ");
-    mmul_text_add(table, t->waits[0].counter == MMUL_NO_COUNTER ? "-\t" : "\t");
-    add_count(table, &t->brings, "");
-    add_count(table, &t->frees, t->brings.counter == MMUL_NO_COUNTER ? "" : ", ");
+    add_wait(table, &t->waits[0], "");
+    add_wait(table, &t->waits[1], ", ");
+    mmul_text_add(table, t->waits[0].value == 0 ? "-\t" : "\t");
+    add_reached(table, schedule, node, t);
     mmul_text_add(table, "\n");
 }
 

@@ -224,11 +224,12 @@ static void take_next(struct node *node, int route) {
     node->has_next[route] = mmul_transfers_next(&node->lists[route], &node->next[route]);
 }
 
-static void raise_to(struct node *node, struct mmul_count count) {
-    if (count.counter == MMUL_NO_COUNTER)
-        return;
-    assert_true(count.value >= node->counters[count.counter]);
-    node->counters[count.counter] = count.value;
+static void raise_to(struct node *node, enum mmul_route route, int64_t reached) {
+    const enum mmul_counter counters[] = {mmul_arrived_counter(route), mmul_sent_counter(route)};
+    for (int i = 0; i < 2; i++) {
+        assert_true(reached >= node->counters[counters[i]]);
+        node->counters[counters[i]] = reached;
+    }
 }
 
 static void start_node(struct node *node, const struct mmul_schedule *schedule, int index) {
@@ -239,11 +240,7 @@ static void start_node(struct node *node, const struct mmul_schedule *schedule, 
     for (int route = 0; route < MMUL_ROUTES; route++) {
         struct mmul_transfers *list = &node->lists[route];
         *list = mmul_transfers_make(schedule, index, (enum mmul_route)route);
-        int64_t reached = mmul_transfers_counter_value(list);
-        raise_to(node,
-                 (struct mmul_count){
-                     mmul_route_arrival_counter(list->schedule, list->route, list->node), reached});
-        raise_to(node, (struct mmul_count){mmul_route_sent_counter(list->route), reached});
+        raise_to(node, list->route, list->reached);
         take_next(node, route);
     }
 }
@@ -269,8 +266,7 @@ static void end_transfer(struct node *node, int route) {
     }
     if (transfer.content == MMUL_CONTENT_RESULT && transfer.bytes > 0 && transfer.slot >= 0)
         assert_int_equal(node->result_holds[transfer.slot], transfer.pass.index);
-    raise_to(node, transfer.brings);
-    raise_to(node, transfer.frees);
+    raise_to(node, transfer.route, transfer.reached);
     take_next(node, route);
 }
 
@@ -316,10 +312,10 @@ static bool compute_step(struct node *node, const struct mmul_schedule *schedule
         return false;
     struct mmul_pass pass = mmul_schedule_pass(schedule, at);
     int64_t slot = n->result_slots > 0 ? at % n->result_slots : -1;
-    if (node->counters[MMUL_ROUNDS_LOADED] <= pass.round ||
-        node->counters[MMUL_PASSES_LOADED] <= at ||
-        (schedule->whole_is_distributed && node->counters[MMUL_PASSES_RELAYED] <= at) ||
-        (slot >= 0 && node->counters[MMUL_RESULTS_STORED] < at - n->result_slots + 1))
+    const struct mmul_product_arrivals here =
+        mmul_product_arrivals(schedule, index, node->counters);
+    if (here.rounds_loaded <= pass.round || here.passes_loaded <= at ||
+        (slot >= 0 && here.results_stored < at - n->result_slots + 1))
         return false;
     int64_t units = 0;
     for (int rank = 0; rank < schedule->size; rank++)

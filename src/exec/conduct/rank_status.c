@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "exec/conduct/run.h"
 #include "exec/status/device_usage.h"
-#include "exec/steps/product.h"
+#include "exec/tasks/computing.h"
 #include "model/matrix.h"
 #include "model/problem.h"
 #include "plan/cost/pass_cost.h"
@@ -21,7 +21,7 @@ double mmul_damp_share(double share) {
 }
 
 bool mmul_run_is_product(const struct mmul_run *run) {
-    return run->stage_count == 1 && run->stages[0].product != NULL &&
+    return run->stage_count == 1 && run->stages[0].is.kind == &mmul_product_kind &&
            run->stages[0].epilogue.step == NULL;
 }
 
@@ -42,17 +42,14 @@ static int own_node_rank(const struct mmul_run *run) {
 }
 
 static bool has_own_part(const struct mmul_stage *stage) {
-    return !stage->is.kind->copies &&
-           (stage->is.schedule != NULL
-                ? mmul_stage_has_work(stage, stage->comm->rank)
-                : mmul_program_block_sizes(stage->plan, stage->is.step, stage->comm->rank).m > 0);
+    return mmul_stage_has_work(stage, stage->comm->rank);
 }
 
 bool mmul_stage_has_unknown_speed(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_program_place *result = &plan->places[stage->is.step->result];
-    if (schedule != NULL)
+    if (stage->is.step->is_product)
         return schedule->predicted_seconds <= 0 && schedule->problem.alpha != 0;
     return stage->is.step->kind == MMUL_STEP_COMPUTE && stage->operation->kind == MMUL_MATMUL &&
            !mmul_product_is_measured(
@@ -107,8 +104,8 @@ static double elements_under_way(const struct mmul_rank_status_tracker *watch,
     double rate = (double)atomic_load(&own->rate);
     if (begun <= 0 || elements <= 0)
         return 0;
-    if (rate == 0 && stage->is.schedule != NULL)
-        rate = watch->likely_flops / (2.0 * fmax(1, (double)stage->is.schedule->problem.k));
+    if (rate == 0 && stage->operation->kind == MMUL_MATMUL)
+        rate = watch->likely_flops / fmax(1, flops_per_element(stage));
     return elements * mmul_damp_share(rate * (now - begun) / elements);
 }
 

@@ -36,7 +36,7 @@ static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error
     enum mmul_status status =
         mmul_comm_agree(comm, MMUL_ALLOCATE(works, comm->node_count, "nodes", err), err);
     for (int i = 0; status == MMUL_OK && i < run->stage_count; i++)
-        for (int node = 0; run->stages[i].is.schedule != NULL && node < comm->node_count; node++)
+        for (int node = 0; run->stages[i].is.step->is_product && node < comm->node_count; node++)
             works[node] |= mmul_schedule_nodes(run->stages[i].is.schedule)[node].participates;
     if (status == MMUL_OK)
         status = mmul_transport_init(comm, works, &run->rank_resources.failure,
@@ -74,7 +74,7 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
 static enum mmul_steal_scope find_lends(const struct mmul_run *run,
                                         const struct mmul_stage *stage) {
     const struct mmul_schedule *schedule = stage->is.schedule;
-    if (schedule == NULL || schedule->claim_share == 0 || stage->comm->node_count == 1)
+    if (!stage->is.step->is_product || !stage->may_steal || stage->comm->node_count == 1)
         return MMUL_STEAL_NOTHING;
     if (schedule->may_steal)
         return stage->plan->steals_nothing ? MMUL_STEAL_NOTHING : MMUL_STEAL_VALUES;
@@ -146,7 +146,8 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
         const int part = mmul_segment_size_add(
             &size, mmul_program_segment_user(stage->plan, stage->is.step), stage->bytes);
         stage->memory_part = part;
-        stage->memory_wait_count = ends[part];
+        // A move needs no such memory, but only two stages are under way.
+        stage->memory_wait_count = stage->is.kind->copies ? (int)mmul_max(0, i - 1) : ends[part];
         ends[part] = i + 1;
     }
     enum mmul_status status = take_segment(run, mmul_segment_size_bytes(&size, ranks, begins), err);

@@ -54,7 +54,7 @@ static void describe_product(const struct mmul_stage *stage, struct mmul_report_
 // Returns the result type of the first product; MMUL_F32 if there is none.
 static enum mmul_dtype result_dtype_of(const struct mmul_run *run) {
     for (int i = 0; i < run->stage_count; i++)
-        if (run->stages[i].is.schedule != NULL)
+        if (run->stages[i].is.step->is_product)
             return mmul_problem_result_dtype(&run->stages[i].is.schedule->problem);
     return MMUL_F32;
 }
@@ -87,7 +87,7 @@ static void describe_self(struct mmul_run *run, bool is_product) {
         r->lines_recomputed += stage->verifier.lines_recomputed;
         r->blocks_recomputed += stage->verifier.blocks_recomputed;
         r->claims += stage->works != NULL ? stage->works->claims : 0;
-        if (stage->product != NULL && context->comm->node_rank == 0) {
+        if (stage->is.step->is_product && context->comm->node_rank == 0) {
             const struct mmul_mappings *views = &stage->product->views;
             r->mapped_bytes += views->a.bytes + views->b.bytes + views->c_in.bytes + views->c.bytes;
         }

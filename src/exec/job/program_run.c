@@ -59,7 +59,9 @@ static int place_of(const struct mmul_program_plan *plan, int place) {
 static struct mmul_stage_request make_stage_request(const struct mmul_program_plan *plan,
                                                     const struct mmul_program_step *step) {
     const bool is_move = step->kind == MMUL_STEP_MOVE;
-    struct mmul_stage_request stage = {.kind = is_move ? &mmul_move_kind : &mmul_computing_kind,
+    struct mmul_stage_request stage = {.kind = is_move            ? &mmul_move_kind
+                                               : step->is_product ? &mmul_product_kind
+                                                                  : &mmul_computing_kind,
                                        .step = step,
                                        .places = {-1, -1, -1, -1},
                                        .panels = is_move,
@@ -67,7 +69,7 @@ static struct mmul_stage_request make_stage_request(const struct mmul_program_pl
                                        .due = is_move ? step->due : step->stage + 1,
                                        .is_early = mmul_program_is_early(plan, step)};
     stage.waits_for_all = is_move && !stage.is_early; // a move reads what all ranks have
-    if (step->schedule == NULL)
+    if (!step->is_product)
         return stage;
     int a = place_of(plan, step->operands[0]), b = place_of(plan, step->operands[1]);
     bool rows = step->schedule->axis == MMUL_ROWS;

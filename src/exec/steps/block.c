@@ -10,12 +10,10 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-struct mmul_block_owner mmul_block_owner_in_pass(const struct mmul_stage *stage, int rank,
-                                                 struct mmul_pass pass) {
+struct mmul_block_owner mmul_product_find_part(const struct mmul_stage *stage, int rank,
+                                               struct mmul_pass pass) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     struct mmul_block_owner part = {.rank = rank, .pass = pass};
-    if (schedule == NULL)
-        return part;
     const struct mmul_problem *p = &schedule->problem;
     const struct mmul_layout *l = &stage->product->layout;
     const int64_t before = mmul_layout_units_before(l, rank, pass.round);
@@ -35,7 +33,7 @@ struct mmul_block_owner mmul_block_owner_in_pass(const struct mmul_stage *stage,
 }
 
 struct mmul_block_owner mmul_block_owner_self(const struct mmul_stage *stage) {
-    return mmul_block_owner_in_pass(stage, stage->comm->rank, (struct mmul_pass){0});
+    return (struct mmul_block_owner){.rank = stage->comm->rank};
 }
 
 // --------------------------------------------------------------------------- matrices of a product
@@ -149,7 +147,7 @@ static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul
     const struct mmul_pass pass = part->pass;
     const int64_t t = block->at.matrix;
     int64_t ignored;
-    if (schedule == NULL || (stage->is.places.c >= 0 && part->brought.a == NULL))
+    if (part->brought.a == NULL && !mmul_place_is_file(stage->plan, stage->is.step->made))
         return mmul_block_result(stage, part, t);
     const enum mmul_dtype dtype = mmul_problem_result_dtype(&schedule->problem);
     if (part->brought.a != NULL)
@@ -186,11 +184,9 @@ struct mmul_view mmul_block_operand(const struct mmul_stage *stage,
     if (part->brought.a != NULL && index == 0)
         return view_moved_rows(part, part->brought.a, stage->is.schedule->problem.k,
                                stage->is.schedule->problem.a_dtype);
-    if (stage->is.schedule != NULL) {
-        const bool is_split = index == (stage->is.schedule->axis == MMUL_ROWS ? 0 : 1);
-        if ((is_split ? stage->is.places.split : stage->is.places.whole) < 0)
-            return is_split ? view_split(stage, part, t) : view_whole(stage, part, t);
-    }
+    const bool is_split = index == (stage->axis == MMUL_ROWS ? 0 : 1);
+    if (mmul_place_is_file(stage->plan, place) || (place == stage->is.places.spread && !is_split))
+        return is_split ? view_split(stage, part, t) : view_whole(stage, part, t);
     return mmul_values_view(stage->rank_resources->values, place, part->rank,
                             find_operand_matrix(stage, place, t));
 }
@@ -204,13 +200,13 @@ struct mmul_product mmul_block_product(const struct mmul_stage *stage,
                                        const struct mmul_block_owner *part,
                                        const struct mmul_block *block) {
     const struct mmul_region at = block->at;
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_scale scale = stage->operation->scale;
     const struct mmul_view z = view_c(stage, part, block);
     struct mmul_product product = {.m = at.row_end - at.row_begin,
                                    .n = at.col_end - at.col_begin,
                                    .k = block->inner_end - block->inner_begin,
-                                   .alpha = schedule != NULL ? schedule->problem.alpha : 1,
-                                   .beta = schedule != NULL ? schedule->problem.beta : 0,
+                                   .alpha = scale.is_given ? scale.alpha : 1,
+                                   .beta = scale.beta,
                                    .a_dtype = z.dtype,
                                    .b_dtype = z.dtype,
                                    .c = mmul_view_element(&z, at.row_begin, at.col_begin),
@@ -237,13 +233,12 @@ struct mmul_product mmul_block_product(const struct mmul_stage *stage,
 
 char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                       char text[static MMUL_BLOCK_NAME_BYTES]) {
-    const struct mmul_schedule *schedule = stage->is.schedule;
-    const bool rows = schedule == NULL || schedule->axis == MMUL_ROWS;
+    const bool rows = stage->axis == MMUL_ROWS;
     const int length =
         snprintf(text, MMUL_BLOCK_NAME_BYTES, "%s %lld-%lld of matrix %lld",
                  rows ? "rows" : "columns", (long long)(rows ? block.row_begin : block.col_begin),
                  (long long)(rows ? block.row_end : block.col_end), (long long)block.matrix);
-    if (schedule == NULL)
+    if (!mmul_place_is_file(stage->plan, stage->is.step->made))
         snprintf(text + length, MMUL_BLOCK_NAME_BYTES - (size_t)length, " of '%.90s'",
                  stage->plan->program->values[stage->operation->result].name);
     return text;

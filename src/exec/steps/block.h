@@ -28,10 +28,7 @@ struct mmul_block_owner {
     struct mmul_stolen_rows brought;
 };
 
-// Returns the part of a rank of this node in a pass of a product. The second returns this rank's
-// part of any other operation.
-struct mmul_block_owner mmul_block_owner_in_pass(const struct mmul_stage *stage, int rank,
-                                                 struct mmul_pass pass);
+// Returns this rank's part of an operation without a schedule.
 struct mmul_block_owner mmul_block_owner_self(const struct mmul_stage *stage);
 
 // Views the available part of an operand, in the operation's coordinates, for matrix t of the
@@ -48,8 +45,8 @@ struct mmul_product mmul_block_product(const struct mmul_stage *stage,
                                        const struct mmul_block_owner *part,
                                        const struct mmul_block *block);
 
-// Writes "rows 100-200 of matrix 3" for errors, with the value's name for a stage without a
-// schedule. Returns `text`.
+// Writes "rows 100-200 of matrix 3" for errors, with the value's name for a result that is not in a
+// file. Returns `text`.
 enum { MMUL_BLOCK_NAME_BYTES = 192 };
 char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                       char text[static MMUL_BLOCK_NAME_BYTES]);

@@ -485,7 +485,7 @@ static bool makes_all_at_once(const struct mmul_stage *stage) {
 static bool can_run_per_block(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_schedule *product = stage->is.schedule;
-    if (product == NULL)
+    if (!stage->is.step->is_product)
         return makes_all_at_once(stage);
     if (mmul_schedule_nodes(product)[stage->comm->node_index].claims)
         return false;

@@ -26,8 +26,6 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
     const struct mmul_comm *comm = stage->comm;
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_stage_places *at = &stage->is.places;
-    if (schedule == NULL)
-        return MMUL_OK;
     const bool rows = schedule->axis == MMUL_ROWS;
     enum mmul_status status = MMUL_ALLOCATE(stage->product, 1, "a product", err);
     if (status != MMUL_OK)
@@ -46,6 +44,10 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
     borrow_files(stage);
     status = mmul_layout_init(&stage->product->layout, schedule, comm->node_index, err);
     stage->bytes = stage->product->layout.bytes;
+    stage->axis = schedule->axis;
+    stage->passes = stage->product->layout.passes;
+    stage->may_steal = schedule->claim_share > 0;
+    stage->claims = mmul_schedule_nodes(schedule)[comm->node_index].claims;
     return status;
 }
 
@@ -61,8 +63,6 @@ static unsigned find_value_operands(const struct mmul_stage *stage) {
 enum mmul_status mmul_product_map_files(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->comm;
     unsigned *maps = NULL;
-    if (stage->product == NULL)
-        return MMUL_OK;
     bool rows = stage->is.schedule->axis == MMUL_ROWS;
     enum mmul_status status = MMUL_ALLOCATE(maps, stage->is.schedule->node_count, "nodes", err);
     status = mmul_comm_agree(comm, status, err);
@@ -77,16 +77,16 @@ enum mmul_status mmul_product_map_files(struct mmul_stage *stage, struct mmul_er
                                                            .whole = rows ? v->b.data : v->a.data,
                                                            .c_in = v->c_in.data,
                                                            .c = v->c.data};
+    stage->writes_back = v->writes_back && rows;
     return status;
 }
 
 enum mmul_status mmul_product_check_files(const struct mmul_stage *stage, struct mmul_error *err) {
-    return stage->product != NULL ? mmul_mappings_check(&stage->product->views, err) : MMUL_OK;
+    return mmul_mappings_check(&stage->product->views, err);
 }
 
 enum mmul_status mmul_product_check_inputs(const struct mmul_stage *stage, struct mmul_error *err) {
-    return stage->product != NULL ? mmul_mappings_check_unmodified(&stage->product->views, err)
-                                  : MMUL_OK;
+    return mmul_mappings_check_unmodified(&stage->product->views, err);
 }
 
 void mmul_product_fini(struct mmul_stage *stage) {
@@ -99,11 +99,63 @@ void mmul_product_fini(struct mmul_stage *stage) {
     mmul_free(stage->product);
 }
 
+bool mmul_product_has_work(const struct mmul_stage *stage, int rank) {
+    const struct mmul_schedule_rank *part = &mmul_schedule_ranks(stage->is.schedule)[rank];
+    return part->end > part->begin;
+}
+
+// -------------------------------------------------------------------------------------- traffic
+
+int mmul_product_list_needs(const struct mmul_stage *stage, struct mmul_pass pass,
+                            struct mmul_need needs[static MMUL_NEEDS]) {
+    const struct mmul_stage_progress *progress = stage->progress;
+    const int64_t slots = stage->product->layout.node->result_slots;
+    needs[0] = (struct mmul_need){&progress->rounds_loaded, pass.round + 1};
+    needs[1] = (struct mmul_need){&progress->passes_loaded, pass.index + 1};
+    needs[MMUL_NEEDS_SLOT] =
+        (struct mmul_need){&progress->results_stored, slots > 0 ? pass.index - slots + 1 : 0};
+    return MMUL_NEEDS;
+}
+
+struct mmul_transfers mmul_product_list_transfers(const struct mmul_stage *stage, int node,
+                                                  enum mmul_route route) {
+    return mmul_transfers_make(stage->is.schedule, node, route);
+}
+
+int mmul_product_source_wait_count(const struct mmul_stage *stage,
+                                   const struct mmul_transfer *transfer) {
+    return transfer->content == MMUL_CONTENT_PANEL ? stage->product->spread_wait_count : 0;
+}
+
+void *mmul_product_locate(const struct mmul_stage *stage, const struct mmul_transfer *transfer) {
+    const struct mmul_layout *l = &stage->product->layout;
+    if (transfer->slot < 0 || transfer->in_place)
+        return NULL;
+    switch (transfer->content) {
+    case MMUL_CONTENT_PIECES:
+        return stage->memory + mmul_layout_pieces(l, transfer->pass.round);
+    case MMUL_CONTENT_C_IN:
+        return stage->memory + mmul_layout_c_in(l, transfer->pass.round);
+    case MMUL_CONTENT_PANEL:
+        return stage->memory + mmul_layout_panel(l, transfer->pass.index) + transfer->offset;
+    default:
+        return stage->memory + mmul_layout_result(l, transfer->pass.index);
+    }
+}
+
+void mmul_product_publish(const struct mmul_stage *stage, const int64_t *counters) {
+    const struct mmul_product_arrivals here =
+        mmul_product_arrivals(stage->is.schedule, stage->comm->node_index, counters);
+    struct mmul_run_progress *run = stage->rank_resources->progress;
+    struct mmul_stage_progress *progress = stage->progress;
+    mmul_progress_raise(run, MMUL_TRAFFIC, &progress->rounds_loaded, here.rounds_loaded, 0);
+    mmul_progress_raise(run, MMUL_TRAFFIC, &progress->passes_loaded, here.passes_loaded, 0);
+    mmul_progress_raise(run, MMUL_TRAFFIC, &progress->results_stored, here.results_stored, 0);
+}
+
 // ------------------------------------------------------------------------------- cached buffers
 
 void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass) {
-    if (stage->product == NULL)
-        return;
     const struct mmul_schedule_node *node = stage->product->layout.node;
     bool new_pieces = pass.round != stage->product->pieces_round;
     bool new_panel = node->whole_slots > 0 && !node->whole_stays;
@@ -115,7 +167,7 @@ void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass
 }
 
 void mmul_product_count_mapped_bytes(struct mmul_stage *stage) {
-    if (stage->product == NULL || stage->product->mapped.c == NULL)
+    if (stage->product->mapped.c == NULL)
         return;
     int64_t bytes = 0, each = mmul_problem_result_each(&stage->is.schedule->problem);
     for (int i = 0; i < stage->comm->node_size; i++)

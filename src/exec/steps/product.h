@@ -7,6 +7,7 @@
 
 #include "exec/memory/layout.h"
 #include "exec/memory/mappings.h"
+#include "exec/steps/block.h"
 #include "exec/steps/stage.h"
 #include "plan/lists/schedule.h"
 
@@ -56,11 +57,19 @@ enum mmul_status mmul_product_map_files(struct mmul_stage *stage, struct mmul_er
 enum mmul_status mmul_product_check_inputs(const struct mmul_stage *stage, struct mmul_error *err);
 enum mmul_status mmul_product_check_files(const struct mmul_stage *stage, struct mmul_error *err);
 void mmul_product_fini(struct mmul_stage *stage);
+bool mmul_product_has_work(const struct mmul_stage *stage, int rank);
+int mmul_product_list_needs(const struct mmul_stage *stage, struct mmul_pass pass,
+                            struct mmul_need needs[static MMUL_NEEDS]);
+struct mmul_block_owner mmul_product_find_part(const struct mmul_stage *stage, int rank,
+                                               struct mmul_pass pass);
+void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass);
+struct mmul_transfers mmul_product_list_transfers(const struct mmul_stage *stage, int node,
+                                                  enum mmul_route route);
+int mmul_product_source_wait_count(const struct mmul_stage *stage,
+                                   const struct mmul_transfer *transfer);
+void *mmul_product_locate(const struct mmul_stage *stage, const struct mmul_transfer *transfer);
+void mmul_product_publish(const struct mmul_stage *stage, const int64_t *counters);
 
 // Counts the finished elements of C in the mapped file. For root, if its node computes into that
 // file.
 void mmul_product_count_mapped_bytes(struct mmul_stage *stage);
-
-// Drops device copies and check sums of the stage's buffers, if their contents may change with
-// `pass`.
-void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass);

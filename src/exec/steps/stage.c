@@ -91,8 +91,5 @@ struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *st
 }
 
 bool mmul_stage_has_work(const struct mmul_stage *stage, int rank) {
-    if (stage->is.schedule == NULL)
-        return stage->work.tile.m > 0;
-    const struct mmul_schedule_rank *part = &mmul_schedule_ranks(stage->is.schedule)[rank];
-    return part->end > part->begin;
+    return stage->is.kind->has_work != NULL && stage->is.kind->has_work(stage, rank);
 }

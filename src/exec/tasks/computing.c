@@ -39,7 +39,7 @@ static enum mmul_status check_block(struct mmul_stage *stage, const struct mmul_
     const struct mmul_work *work = &stage->works->current_work;
     const int64_t recomputed = stage->verifier.blocks_recomputed;
     const bool excused = work->begin > 0 && !is_mine(stage);
-    if (stage->product == NULL) // C's memory may now be read transposed
+    if (stage->reuses_results) // C's memory may now be read transposed
         mmul_verifier_invalidate(&stage->verifier);
     const struct mmul_verifier_block all = {.product = product, .place = place};
     enum mmul_status status = mmul_stage_check_product(stage, &all, excused, err);
@@ -237,9 +237,10 @@ static enum mmul_status compute_tasks(struct mmul_stage *stage, bool (*next)(str
         mmul_works_begin_current(stage);
         const struct mmul_pass pass = works->current_work.task.pass;
         struct mmul_block_owner part =
-            mmul_block_owner_in_pass(stage, works->current_work.rank, pass);
+            stage->is.kind->find_part(stage, works->current_work.rank, pass);
         part.brought = works->current_work.brought;
-        mmul_product_forget_buffers(stage, pass);
+        if (stage->is.kind->forget_buffers != NULL)
+            stage->is.kind->forget_buffers(stage, pass);
         status = stage->is.panels > 0 ? make_in_panels(stage, &part, err)
                                       : make_blocks(stage, &part, err);
         if (status != MMUL_OK)
@@ -273,8 +274,8 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
         status =
             compute_tasks(stage, mmul_works_select_next, err); // own tasks first, then stolen lines
         if (status != MMUL_OK ||
-            !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].passes_done,
-                             stage->works->passes, NULL, -1))
+            !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].passes_done, stage->passes,
+                             NULL, -1))
             return status; // ... or another failure has ended the run
     }
     if (stage->search != NULL)
@@ -332,6 +333,10 @@ static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *e
     stage->work.kept_bytes = plan->ranks[rank].device_bytes / 2;
     stage->work.lasting =
         MMUL_LASTING_A | MMUL_LASTING_B | (stage->is.panels == 0 ? MMUL_LASTING_C : 0);
+    stage->passes = 1;
+    stage->may_steal = stage->claims =
+        stage->comm->node_size > 1 && stage->is.step->claim_share > 0;
+    stage->reuses_results = true;
     if (stage->sums.rounds > 0)
         status = mmul_grid_check_init(stage, err);
     if (status != MMUL_OK || sizes.m == 0)
@@ -341,20 +346,58 @@ static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *e
     return status == MMUL_OK ? choose_tile(stage, sizes, &stage->work.tile, err) : status;
 }
 
-static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
+static enum mmul_status create_verifier(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_check_need need =
         mmul_program_check_need(stage->plan, stage->is.step, stage->comm->rank);
-    enum mmul_status status =
-        stage->is.schedule != NULL ? mmul_product_init(stage, err) : init_step(stage, err);
-    if (status != MMUL_OK || need.piece_units == 0)
-        return status;
-    return mmul_stage_create_verifier(stage, &need, err);
+    return need.piece_units > 0 ? mmul_stage_create_verifier(stage, &need, err) : MMUL_OK;
 }
 
-static void fini(struct mmul_stage *stage) {
+static enum mmul_status init_computing(struct mmul_stage *stage, struct mmul_error *err) {
+    const enum mmul_status status = init_step(stage, err);
+    return status == MMUL_OK ? create_verifier(stage, err) : status;
+}
+
+static enum mmul_status init_product(struct mmul_stage *stage, struct mmul_error *err) {
+    const enum mmul_status status = mmul_product_init(stage, err);
+    return status == MMUL_OK ? create_verifier(stage, err) : status;
+}
+
+static void fini_computing(struct mmul_stage *stage) {
     mmul_fused_topk_fini(stage);
     mmul_works_fini(stage);
+}
+
+static void fini_product(struct mmul_stage *stage) {
+    mmul_works_fini(stage);
     mmul_product_fini(stage);
+}
+
+static bool has_tile(const struct mmul_stage *stage, int rank) {
+    (void)rank;
+    return stage->work.tile.m > 0;
+}
+
+static int64_t step_lines_most(const struct mmul_stage *stage) {
+    return mmul_program_block_sizes(stage->plan, stage->is.step, stage->comm->rank).m;
+}
+
+static int64_t product_lines_most(const struct mmul_stage *stage) {
+    return mmul_schedule_lines_most(stage->is.schedule, stage->comm->rank);
+}
+
+static struct mmul_tasks list_step_tasks(const struct mmul_stage *stage, int rank) {
+    return mmul_tasks_of_step(stage->plan, stage->is.step, rank);
+}
+
+static struct mmul_tasks list_product_tasks(const struct mmul_stage *stage, int rank) {
+    return mmul_tasks_of_schedule(stage->is.schedule, rank, mmul_write_back_slice_rows(stage),
+                                  mmul_write_back_is_enabled(stage));
+}
+
+static struct mmul_block_owner find_step_part(const struct mmul_stage *stage, int rank,
+                                              struct mmul_pass pass) {
+    (void)stage;
+    return (struct mmul_block_owner){.rank = rank, .pass = pass};
 }
 
 // -------------------------------------------------------------------------------------- completion
@@ -362,20 +405,21 @@ static void fini(struct mmul_stage *stage) {
 static bool is_computed(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     bool computed = true;
     for (int i = 0; computed && i < stage->comm->node_size; i++)
-        computed = reach(context, i, &stage->progress->ranks[i].passes_done, stage->works->passes);
+        computed = reach(context, i, &stage->progress->ranks[i].passes_done, stage->passes);
     return computed;
 }
 
-// Returns true if nothing of the stage is under way. Without fused operations, the results of a
-// product that leave are final as soon as its blocks are made.
-static bool is_over(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
-    if (stage->product != NULL && !(is_computed(stage, reach, context) &&
-                                    reach(context, MMUL_TRAFFIC, &stage->progress->has_left, 1)))
-        return false;
-    if (stage->product != NULL && stage->epilogue.step == NULL)
-        return true;
+static bool is_done(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     return mmul_stage_is_done(stage, reach, context) &&
            reach(context, MMUL_TRAFFIC, &stage->progress->sums_finished, stage->sums.rounds);
+}
+
+// Returns true if nothing of the product is under way. Without fused operations, the results that
+// leave are final as soon as its blocks are made.
+static bool is_product_over(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
+    return is_computed(stage, reach, context) &&
+           reach(context, MMUL_TRAFFIC, &stage->progress->has_left, 1) &&
+           (stage->epilogue.step == NULL || is_done(stage, reach, context));
 }
 
 static bool has_reached(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
@@ -384,28 +428,50 @@ static bool has_reached(void *context, int rank, const _Atomic int64_t *counter,
 }
 
 static bool has_left(const struct mmul_stage *stage) {
-    return stage->product == NULL || stage->product->layout.node->result_bytes == 0 ||
-           stage->is.places.c >= 0 ||
-           atomic_load(&stage->progress->results_stored) >= stage->works->passes;
+    return stage->product->layout.node->result_bytes == 0 || stage->is.places.c >= 0 ||
+           atomic_load(&stage->progress->results_stored) >= stage->passes;
 }
 
-static bool note_computed(struct mmul_stage *stage) {
-    const bool computed = stage->product == NULL || is_computed(stage, has_reached, NULL);
+static bool note_product_computed(struct mmul_stage *stage) {
     if (stage->comm->rank == 0)
         mmul_product_count_mapped_bytes(stage);
-    return computed;
+    return is_computed(stage, has_reached, NULL);
 }
 
-const struct mmul_stage_kind mmul_computing_kind = {.init = init,
-                                                    .open = mmul_product_map_files,
+const struct mmul_stage_kind mmul_computing_kind = {.init = init_computing,
+                                                    .has_work = has_tile,
+                                                    .lines_most = step_lines_most,
+                                                    .list_tasks = list_step_tasks,
+                                                    .find_part = find_step_part,
                                                     .prepare = mmul_works_init,
                                                     .begin = mmul_works_start_stage,
                                                     .compute = compute,
                                                     .help = help,
                                                     .abandon = mmul_fused_topk_abandon,
-                                                    .is_over = is_over,
-                                                    .note_computed = note_computed,
-                                                    .has_left = has_left,
-                                                    .look = mmul_product_check_inputs,
-                                                    .check = mmul_product_check_files,
-                                                    .fini = fini};
+                                                    .is_over = is_done,
+                                                    .fini = fini_computing};
+
+const struct mmul_stage_kind mmul_product_kind = {.publishes_tasks = true,
+                                                  .init = init_product,
+                                                  .open = mmul_product_map_files,
+                                                  .prepare = mmul_works_init,
+                                                  .has_work = mmul_product_has_work,
+                                                  .lines_most = product_lines_most,
+                                                  .list_tasks = list_product_tasks,
+                                                  .list_needs = mmul_product_list_needs,
+                                                  .find_part = mmul_product_find_part,
+                                                  .forget_buffers = mmul_product_forget_buffers,
+                                                  .list_transfers = mmul_product_list_transfers,
+                                                  .source_wait_count =
+                                                      mmul_product_source_wait_count,
+                                                  .locate = mmul_product_locate,
+                                                  .publish = mmul_product_publish,
+                                                  .begin = mmul_works_start_stage,
+                                                  .compute = compute,
+                                                  .help = help,
+                                                  .is_over = is_product_over,
+                                                  .note_computed = note_product_computed,
+                                                  .has_left = has_left,
+                                                  .look = mmul_product_check_inputs,
+                                                  .check = mmul_product_check_files,
+                                                  .fini = fini_product};

@@ -33,12 +33,6 @@ static const struct mmul_tasks *own_tasks(const struct mmul_stage *stage) {
     return &stage->works->tasks[stage->comm->node_rank];
 }
 
-static bool may_steal(const struct mmul_stage *stage) {
-    return stage->is.schedule != NULL
-               ? stage->is.schedule->claim_share > 0
-               : stage->is.step->claim_share > 0 && stage->comm->node_size > 1;
-}
-
 // Returns true if this rank still has lines of its own, and slices of their terms to add.
 static bool adds_slices(const struct mmul_stage *stage) {
     const struct mmul_works *works = stage->works;
@@ -91,20 +85,6 @@ static double predict_rate(const struct mmul_stage *stage) {
            (2.0 * (double)mmul_max(1, own_tasks(stage)->terms));
 }
 
-static struct mmul_tasks make_task_list(const struct mmul_stage *stage, int rank) {
-    return stage->is.schedule != NULL
-               ? mmul_tasks_of_schedule(stage->is.schedule, rank, mmul_write_back_slice_rows(stage),
-                                        mmul_write_back_is_enabled(stage))
-               : mmul_tasks_of_step(stage->plan, stage->is.step, rank);
-}
-
-static int64_t find_lines_most(const struct mmul_stage *stage) {
-    const int rank = stage->comm->rank;
-    return stage->is.schedule != NULL
-               ? mmul_schedule_lines_most(stage->is.schedule, rank)
-               : mmul_program_block_sizes(stage->plan, stage->is.step, rank).m;
-}
-
 // Allocates the lists of all ranks of the node.
 static enum mmul_status allocate_works(const struct mmul_comm *comm, struct mmul_works **works,
                                        struct mmul_error *err) {
@@ -136,19 +116,18 @@ static void begin_list(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const int64_t positions = own_tasks(stage)->positions;
     works->kept = positions;
-    works->passes = stage->is.schedule != NULL ? stage->product->layout.passes : 1;
     atomic_store(&own_progress(stage)->lines_unfinished, positions);
     atomic_store(&own_progress(stage)->elements_planned,
                  (int64_t)mmul_tasks_elements(own_tasks(stage), 0, positions));
     atomic_store(&own_progress(stage)->slices_unstarted,
                  adds_slices(stage) ? own_tasks(stage)->sums : 0);
     if (positions == 0)
-        atomic_store(&own_progress(stage)->passes_done, works->passes);
+        atomic_store(&own_progress(stage)->passes_done, stage->passes);
 }
 
 enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->comm;
-    if (stage->is.schedule == NULL && !may_steal(stage))
+    if (!stage->is.kind->publishes_tasks && !stage->may_steal)
         return MMUL_OK;
     enum mmul_status status = allocate_works(comm, &stage->works, err);
     if (status == MMUL_OK && stage->steal_scope != MMUL_STEAL_NOTHING)
@@ -157,9 +136,9 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
         return status;
     for (int rank = 0, i = 0; rank < comm->size; rank++)
         if (comm->rank_node[rank] == comm->node_index)
-            stage->works->tasks[i++] = make_task_list(stage, rank);
-    stage->works->is_shared = stage->is.schedule == NULL || stage->product->layout.node->claims;
-    stage->works->max_lines = find_lines_most(stage);
+            stage->works->tasks[i++] = stage->is.kind->list_tasks(stage, rank);
+    stage->works->is_shared = stage->claims;
+    stage->works->max_lines = stage->is.kind->lines_most(stage);
     begin_list(stage);
     return MMUL_OK;
 }
@@ -182,14 +161,14 @@ void mmul_works_start_stage(struct mmul_stage *stage) {
         // A list that no other rank reads describes the current stage only.
         struct mmul_works *works = stage->works = stage->rank_resources->works;
         *works = (struct mmul_works){.tasks = works->tasks, .paces = works->paces};
-        works->tasks[stage->comm->node_rank] = make_task_list(stage, stage->comm->rank);
+        works->tasks[stage->comm->node_rank] = stage->is.kind->list_tasks(stage, stage->comm->rank);
         begin_list(stage);
         return;
     }
     int64_t positions = own_tasks(stage)->positions;
     atomic_store(&progress->rate,
                  stage->operation->kind == MMUL_MATMUL ? (int64_t)predict_rate(stage) : 0);
-    if (!may_steal(stage))
+    if (!stage->may_steal)
         return;
     stage->works->kept = positions - lines_lent_before(stage);
     mmul_unstarted_set(&progress->unstarted,
@@ -204,15 +183,7 @@ void mmul_works_fini(struct mmul_stage *stage) {
 
 int mmul_works_list_needs(const struct mmul_stage *stage, struct mmul_pass pass,
                           struct mmul_need needs[static MMUL_NEEDS]) {
-    const struct mmul_stage_progress *progress = stage->progress;
-    if (stage->product == NULL)
-        return 0;
-    int64_t slots = stage->product->layout.node->result_slots;
-    needs[0] = (struct mmul_need){&progress->rounds_loaded, pass.round + 1};
-    needs[1] = (struct mmul_need){&progress->passes_loaded, pass.index + 1};
-    needs[MMUL_NEEDS_SLOT] =
-        (struct mmul_need){&progress->results_stored, slots > 0 ? pass.index - slots + 1 : 0};
-    return MMUL_NEEDS;
+    return stage->is.kind->list_needs != NULL ? stage->is.kind->list_needs(stage, pass, needs) : 0;
 }
 
 static bool is_ready(const struct mmul_stage *stage, struct mmul_pass pass) {
@@ -333,7 +304,7 @@ static int64_t count_own_lines(struct mmul_stage *stage, struct mmul_range left)
     const struct mmul_task_cursor *own = &works->own;
     int64_t full = own->task.line_end - own->task.line_begin;
     int64_t count = mmul_min(own->position + full, left.end) - left.begin;
-    if (!may_steal(stage) || count == 0 || !estimate_paces(stage, works->paces))
+    if (!stage->may_steal || count == 0 || !estimate_paces(stage, works->paces))
         return count;
     return mmul_pace_lines_to_begin(
         common_end_seconds(stage), least_gain_seconds(stage),
@@ -346,7 +317,7 @@ static bool take_own(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const struct mmul_tasks *tasks = own_tasks(stage);
     struct mmul_stage_progress_rank *progress = own_progress(stage);
-    bool claims = may_steal(stage);
+    bool claims = stage->may_steal;
     struct mmul_range left = {works->front, tasks->positions};
     struct mmul_task_cursor *own = &works->own;
     const int mine = stage->comm->node_rank;
@@ -513,7 +484,7 @@ static void request_ahead(struct mmul_stage *stage) {
     const struct mmul_stage_progress_rank *progress = own_progress(stage);
     const struct mmul_range left = mmul_unstarted_get(&progress->unstarted);
     const double rate = (double)atomic_load(&progress->rate);
-    if (stage->comm->node_size == 1 && stage->works->current_work.owner == 0 && may_steal(stage) &&
+    if (stage->comm->node_size == 1 && stage->works->current_work.owner == 0 && stage->may_steal &&
         left.begin == left.end && atomic_load(&progress->slices_unstarted) == 0 && rate > 0)
         mmul_steals_request_ahead(stage, (double)atomic_load(&progress->elements) / rate);
 }
@@ -533,7 +504,7 @@ void mmul_works_count_finished(struct mmul_stage *stage, int owner, int64_t line
     if (atomic_fetch_sub(&progress->lines_unfinished, lines) != lines)
         return;
     mmul_write_back_publish_all(stage, owner); // the last lines of its block
-    publish_passes(stage, owner, stage->works->passes);
+    publish_passes(stage, owner, stage->passes);
 }
 
 // Returns the flops per element of the result, fused operations included.

@@ -30,7 +30,6 @@ struct mmul_work {
 // State of one rank, used by its compute thread only. Other threads read the published progress.
 struct mmul_works {
     struct mmul_tasks *tasks; // by node rank, owned
-    int64_t passes;           // passes of the list
     int64_t max_lines;        // most lines of a task, which is the capacity of the verifier
     bool is_shared;           // stealing is allowed, and more than one rank of the node has work
     // by node rank, then the borrowers; owned; as of the last estimate_paces
@@ -99,12 +98,7 @@ bool mmul_works_give_lines(struct mmul_stage *stage, const struct mmul_thief *bo
 // Counts lines of a rank's block as finished, no matter where they were computed.
 void mmul_works_count_finished(struct mmul_stage *stage, int owner, int64_t lines);
 
-// Lists the inputs that a pass of a product needs: pieces, panel, and a free slot for its block of
-// C. Returns the number of needs; 0 for other operations. Local.
-enum { MMUL_NEEDS = 3, MMUL_NEEDS_SLOT = 2 };
-struct mmul_need {
-    const _Atomic int64_t *counter; // in the shared progress
-    int64_t goal;                   // the need is met when the counter has this value
-};
+// Lists what a pass needs: of a product pieces, panel, and a free slot for its block of C. Returns
+// the number of needs. Local.
 int mmul_works_list_needs(const struct mmul_stage *stage, struct mmul_pass pass,
                           struct mmul_need needs[static MMUL_NEEDS]);

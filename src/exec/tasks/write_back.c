@@ -20,8 +20,7 @@ static const int64_t CALL_BYTES = 16 << 20;
 static const double NAP_SECONDS = 2e-3;
 
 static bool can_write_back(const struct mmul_stage *stage) {
-    return stage->product != NULL && stage->product->views.writes_back &&
-           stage->is.schedule->axis == MMUL_ROWS;
+    return stage->writes_back;
 }
 
 int64_t mmul_write_back_slice_rows(const struct mmul_stage *stage) {
@@ -93,7 +92,7 @@ void mmul_write_back_run(struct mmul_stage *stage) {
         for (int rank = 0; rank < comm->size; rank++) {
             if (comm->rank_node[rank] != comm->node_index)
                 continue;
-            computing |= atomic_load(&progress->passes_done) < stage->product->layout.passes;
+            computing |= atomic_load(&progress->passes_done) < stage->passes;
             any |= write_next_rows(stage, rank, progress++);
         }
         if (!any)

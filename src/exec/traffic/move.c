@@ -235,6 +235,18 @@ int64_t mmul_move_buffer_bytes(const struct mmul_stage *stage) {
     return mmul_min(most, MMUL_PART_BYTES);
 }
 
+static struct mmul_transfers list_transfers(const struct mmul_stage *stage, int node,
+                                            enum mmul_route route) {
+    const struct mmul_move_set moving = mmul_stage_moving(stage);
+    return mmul_transfers_of_moves(&moving, node, route);
+}
+
+// Pieces of values leave when all ranks here have done their part.
+static int source_wait_count(const struct mmul_stage *stage, const struct mmul_transfer *transfer) {
+    (void)transfer;
+    return mmul_move_is_load(stage) ? 0 : stage->index + 1;
+}
+
 // Copies the pieces of this rank that stay on the node, after all ranks of the node have made them.
 // Summands from other nodes travel once this node's are summed for the check.
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
@@ -267,6 +279,9 @@ static bool is_over(const struct mmul_stage *stage, mmul_reach *reach, void *con
 
 const struct mmul_stage_kind mmul_move_kind = {.copies = true,
                                                .init = init,
+                                               .list_transfers = list_transfers,
+                                               .source_wait_count = source_wait_count,
+                                               .locate = mmul_piece_contiguous,
                                                .compute = compute,
                                                .is_over = is_over,
                                                .has_come = has_come,

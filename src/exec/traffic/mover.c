@@ -15,31 +15,34 @@ _Static_assert((int)MMUL_CHANNEL_LANES == (int)MMUL_ROUNDS_IN_FLIGHT, "as plans 
 
 // --------------------------------------------------------------------------------------- counters
 
+// Returns true if all results of the stage come by traffic.
 static bool moves_values(const struct mmul_stage *stage) {
-    return stage->is.kind == &mmul_move_kind;
+    return stage->is.kind->has_come != NULL;
 }
 
 static void publish_counter(const struct mmul_mover *m, _Atomic int64_t *counter, int64_t value) {
     mmul_progress_raise(m->rank_resources->progress, MMUL_TRAFFIC, counter, value, 0);
 }
 
-// Raises a counter, and publishes it to the ranks of the node. A panel has arrived when both
-// channels have delivered their part of it.
+static bool is_on(const struct mmul_mover_stage *of, enum mmul_route route) {
+    return (of->is_on >> route & 1) != 0;
+}
+
+// Returns the final count of a stage on a channel; 0: the stage does not use it.
+static int64_t final_count(const struct mmul_mover *m, int stage, int route) {
+    return m->moved[stage + 1].marks[route] - m->moved[stage].marks[route];
+}
+
+// Raises a counter, and publishes what follows from it to the ranks of the node.
 static void raise_counter(struct mmul_mover *m, int index, enum mmul_counter counter,
                           int64_t value) {
     const struct mmul_stage *stage = &m->stages[index];
     int64_t *counters = m->moved[index].counters;
-    if (counter == MMUL_NO_COUNTER || counters[counter] >= value)
+    if (counters[counter] >= value)
         return;
     counters[counter] = value;
-    if (stage->product == NULL)
-        return;
-    int64_t loaded = counters[MMUL_PASSES_LOADED];
-    if (stage->is.schedule->whole_is_distributed)
-        loaded = mmul_min(loaded, counters[MMUL_PASSES_RELAYED]);
-    publish_counter(m, &stage->progress->rounds_loaded, counters[MMUL_ROUNDS_LOADED]);
-    publish_counter(m, &stage->progress->passes_loaded, loaded);
-    publish_counter(m, &stage->progress->results_stored, counters[MMUL_RESULTS_STORED]);
+    if (stage->is.kind->publish != NULL)
+        stage->is.kind->publish(stage, counters);
 }
 
 // Returns true if all ranks of this node have done their part of so many stages, or the run is
@@ -55,7 +58,7 @@ static bool have_done_stages(const struct mmul_mover *m, int stages) {
 // finish: a rank that holds the last lines of a block, its own or stolen, may have given up.
 static void update_passes_done(struct mmul_mover *m, int index) {
     const struct mmul_stage *stage = &m->stages[index];
-    int64_t least = stage->product->layout.passes;
+    int64_t least = stage->passes;
     bool computes = !mmul_failure_is_void(&m->rank_resources->failure);
     for (int i = 0; computes && i < m->rank_resources->context->comm->node_size; i++)
         least = mmul_min(least, atomic_load(&stage->progress->ranks[i].passes_done));
@@ -69,59 +72,29 @@ static bool has_reached(void *context, int rank, const _Atomic int64_t *counter,
            (rank != MMUL_TRAFFIC && mmul_failure_is_void(&m->rank_resources->failure));
 }
 
-// Returns true if the ranks of this node have made their parts of a spread operand.
-static bool is_spread_operand_made(struct mmul_mover *m, const struct mmul_stage *stage) {
-    const int made = stage->product->spread_wait_count;
-    const struct mmul_stage *maker = made > 0 ? &m->stages[made - 1] : NULL;
-    return have_done_stages(m, made) && (maker == NULL || !moves_values(maker) ||
-                                         maker->is.kind->is_over(maker, has_reached, m));
+// Returns true if the ranks of this node have made what the transfer reads. Values that are checked
+// on arrival need only their sums to be ready. What a move brings must also have arrived.
+static bool is_source_made(struct mmul_mover *m, const struct mmul_stage *stage,
+                           const struct mmul_transfer *transfer) {
+    const int needs = stage->is.kind->source_wait_count(stage, transfer);
+    const struct mmul_stage *maker = needs > 0 ? &m->stages[needs - 1] : stage;
+    if (!have_done_stages(m, needs))
+        return stage->sums.rounds > 0 && mmul_sums_are_contributed(stage, 0);
+    return maker == stage || !moves_values(maker) || maker->is.kind->is_over(maker, has_reached, m);
 }
 
-// Returns true if pieces of values may be sent and received: from a file at once; between nodes
-// when all ranks here have done their part. Values that are checked on arrival need only their sums
-// to be ready.
-static bool may_move_values(const struct mmul_mover *m, const struct mmul_stage *stage) {
-    return stage->index <= m->over + 1 &&
-           (mmul_move_is_load(stage) || have_done_stages(m, stage->index + 1) ||
-            (stage->sums.rounds > 0 && mmul_sums_are_contributed(stage, 0)));
-}
-
-static bool may_begin(struct mmul_mover *m, const struct mmul_mover_route *route) {
-    const struct mmul_stage *stage = &m->stages[route->stage];
-    if (stage->product == NULL)
-        return may_move_values(m, stage);
-    const int64_t *counters = m->moved[route->stage].counters;
-    bool may = m->over >= stage->memory_wait_count;
-    if (stage->is.schedule->whole_is_distributed && route->next.content == MMUL_CONTENT_PANEL)
-        may = may && is_spread_operand_made(m, stage);
+static bool may_begin(struct mmul_mover *m, int index, const struct mmul_transfer *transfer) {
+    const struct mmul_stage *stage = &m->stages[index];
+    const int64_t *counters = m->moved[index].counters;
+    bool may = m->over >= stage->memory_wait_count && is_source_made(m, stage, transfer);
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
-        may = may && counters[route->next.waits[i].counter] >= route->next.waits[i].value;
+        may = may && counters[transfer->waits[i].counter] >= transfer->waits[i].value;
     return may;
-}
-
-// Returns the address of the transfer's bytes in the node's memory, or NULL if they are elsewhere.
-static char *transfer_address(const struct mmul_stage *stage,
-                              const struct mmul_transfer *transfer) {
-    if (transfer->content == MMUL_CONTENT_PART)
-        return mmul_piece_contiguous(stage, transfer);
-    const struct mmul_layout *l = &stage->product->layout;
-    if (transfer->slot < 0 || transfer->in_place)
-        return NULL;
-    switch (transfer->content) {
-    case MMUL_CONTENT_PIECES:
-        return stage->memory + mmul_layout_pieces(l, transfer->pass.round);
-    case MMUL_CONTENT_C_IN:
-        return stage->memory + mmul_layout_c_in(l, transfer->pass.round);
-    case MMUL_CONTENT_PANEL:
-        return stage->memory + mmul_layout_panel(l, transfer->pass.index) + transfer->offset;
-    default:
-        return stage->memory + mmul_layout_result(l, transfer->pass.index);
-    }
 }
 
 // ------------------------------------------------------------------------------------- the trace
 
-static enum mmul_trace_kind kind_of_span(const struct mmul_transfer *transfer, bool loads) {
+static enum mmul_trace_kind kind_of_span(const struct mmul_transfer *transfer) {
     bool c_in = transfer->content == MMUL_CONTENT_C_IN;
     switch (transfer->route) {
     case MMUL_ROUTE_SEND:
@@ -129,7 +102,7 @@ static enum mmul_trace_kind kind_of_span(const struct mmul_transfer *transfer, b
     case MMUL_ROUTE_RECEIVE:
         return MMUL_TRACE_RECEIVE;
     case MMUL_ROUTE_COPY:
-        return loads ? MMUL_TRACE_READ_PART : MMUL_TRACE_WRITE_PART;
+        return transfer->from_file ? MMUL_TRACE_READ_PART : MMUL_TRACE_WRITE_PART;
     case MMUL_ROUTE_SCATTER:
         return c_in ? MMUL_TRACE_C_IN : MMUL_TRACE_PIECES;
     case MMUL_ROUTE_READ:
@@ -147,12 +120,11 @@ static enum mmul_trace_kind kind_of_span(const struct mmul_transfer *transfer, b
 
 // Returns the channel's mark after the next transfer. Marks of all stages grow in one order.
 static int64_t transfer_mark(const struct mmul_mover *m, const struct mmul_mover_route *route) {
-    return m->moved[route->stage].marks[route->list.route] + route->next.brings.value;
+    return m->moved[route->stage].marks[route->list.route] + route->next.reached;
 }
 
 static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *route) {
     const struct mmul_transfer *transfer = &route->next;
-    const struct mmul_stage *stage = &m->stages[route->stage];
     bool by_round = transfer->route == MMUL_ROUTE_SCATTER || transfer->route == MMUL_ROUTE_READ;
     // Root's end of scatter and gather counts all nodes.
     bool is_root = m->rank_resources->transport.rank == 0;
@@ -169,7 +141,7 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
         .stage = route->stage,
         .mark = transfer_mark(m, route),
         .numbers = {by_round ? transfer->pass.round : transfer->pass.index, bytes},
-        .kind = kind_of_span(transfer, stage->product == NULL && mmul_move_is_load(stage))};
+        .kind = kind_of_span(transfer)};
     if (transfer->content == MMUL_CONTENT_PART) {
         const int other = transfer->from >= 0 ? transfer->from : transfer->to;
         span->numbers[0] = transfer->route == MMUL_ROUTE_COPY
@@ -208,36 +180,20 @@ static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route
 
 // ------------------------------------------------------------------------------ progress of stages
 
-// Returns the final count of a stage on a channel.
-static int64_t final_count(const struct mmul_stage *stage, enum mmul_route route) {
-    if (stage->product == NULL)
-        return stage->is.panels;
-    bool by_round = route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_READ;
-    return by_round ? stage->is.schedule->rounds : stage->product->layout.passes;
-}
-
-// Returns true if the stage may have transfers on the channel.
-static bool may_use_route(const struct mmul_stage *stage, enum mmul_route route) {
-    return route < MMUL_ROUTE_SEND ? stage->product != NULL : moves_values(stage);
-}
-
 static struct mmul_transfers make_list(const struct mmul_mover *m, const struct mmul_stage *stage,
                                        enum mmul_route route) {
-    const struct mmul_move_set moving = mmul_stage_moving(stage);
     const int node = m->rank_resources->context->comm->node_index;
-    return stage->product != NULL ? mmul_transfers_make(stage->is.schedule, node, route)
-                                  : mmul_transfers_of_moves(&moving, node, route);
+    return stage->is.kind->list_transfers != NULL
+               ? stage->is.kind->list_transfers(stage, node, route)
+               : (struct mmul_transfers){.node = node, .route = route};
 }
 
 // Starts the list of the channel's current stage.
 static void begin_list(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
-    const struct mmul_stage *stage = &m->stages[route->stage];
-    route->list = make_list(m, stage, index);
-    int64_t reached = mmul_transfers_counter_value(&route->list);
-    raise_counter(m, route->stage,
-                  mmul_route_arrival_counter(stage->is.schedule, index, route->list.node), reached);
-    raise_counter(m, route->stage, mmul_route_sent_counter(index), reached);
+    route->list = make_list(m, &m->stages[route->stage], index);
+    raise_counter(m, route->stage, mmul_arrived_counter(index), route->list.reached);
+    raise_counter(m, route->stage, mmul_sent_counter(index), route->list.reached);
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
 
@@ -246,31 +202,26 @@ static void count_transfers(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     for (int i = route->counted; i <= route->stage; i++) {
         const struct mmul_mover_stage *of = &m->moved[i];
-        int64_t top = of->is_on[index] ? final_count(&m->stages[i], index) : 0;
+        const int64_t total = is_on(of, index) ? final_count(m, i, index) : 0;
         if (i == route->counted && i < route->stage &&
-            (!of->is_on[index] || route->channel.left >= of->marks[index] + top))
+            (!is_on(of, index) || route->channel.left >= of->marks[index] + total))
             route->counted++;
-        if (!of->is_on[index])
+        if (!is_on(of, index))
             continue;
-        raise_counter(m, i,
-                      mmul_route_arrival_counter(m->stages[i].is.schedule, index, route->list.node),
-                      mmul_min(top, route->channel.arrived - of->marks[index]));
-        raise_counter(m, i, mmul_route_sent_counter(index),
-                      mmul_min(top, route->channel.left - of->marks[index]));
+        raise_counter(m, i, mmul_arrived_counter(index),
+                      mmul_min(total, route->channel.arrived - of->marks[index]));
+        raise_counter(m, i, mmul_sent_counter(index),
+                      mmul_min(total, route->channel.left - of->marks[index]));
     }
 }
 
-// Returns true if all transfers of a product on this node have begun and left.
-static bool has_product_left(const struct mmul_mover *m, int stage) {
+// Returns true if all transfers of a stage on this node have left.
+static bool has_traffic_left(const struct mmul_mover *m, int stage) {
+    const struct mmul_mover_stage *of = &m->moved[stage];
     bool left = true;
-    for (int i = 0; i < MMUL_ROUTE_SEND; i++) {
-        const struct mmul_mover_route *route = &m->routes[i];
-        const struct mmul_mover_stage *of = &m->moved[stage];
-        bool begun = route->stage > stage || (route->stage == stage && !route->has_next);
-        left = left && begun &&
-               (!of->is_on[i] ||
-                route->channel.left >= of->marks[i] + final_count(&m->stages[stage], i));
-    }
+    for (int i = 0; i < MMUL_ROUTES; i++)
+        left = left && (!is_on(of, (enum mmul_route)i) ||
+                        of->counters[MMUL_SENT_COUNTERS + i] == final_count(m, stage, i));
     return left;
 }
 
@@ -283,7 +234,7 @@ static bool end_stages(struct mmul_mover *m) {
         m->ended++;
     for (; m->over < m->stage_count; m->over++) {
         const struct mmul_stage *stage = &m->stages[m->over];
-        if (stage->product != NULL && has_product_left(m, m->over))
+        if (stage->is.kind->has_left != NULL && has_traffic_left(m, m->over))
             publish_counter(m, &stage->progress->has_left, 1);
         if (!mmul_stage_has_ended(m->stages, m->over, has_reached, m))
             break;
@@ -304,10 +255,8 @@ static int64_t find_wake_stage(struct mmul_mover *m) {
         if (!route->has_next)
             continue;
         const struct mmul_stage *stage = &m->stages[route->stage];
-        if (stage->product == NULL)
-            continue;
-        const int needs =
-            (int)mmul_max(stage->memory_wait_count, stage->product->spread_wait_count);
+        const int needs = (int)mmul_max(stage->memory_wait_count,
+                                        stage->is.kind->source_wait_count(stage, &route->next));
         if (!have_done_stages(m, needs))
             from = mmul_min(from, needs);
     }
@@ -318,22 +267,26 @@ static int64_t find_wake_stage(struct mmul_mover *m) {
 // after all panels sent from here have left.
 static int64_t count_arrived_panels(const struct mmul_mover *m, const struct mmul_stage *stage) {
     const struct mmul_mover_stage *of = &m->moved[stage->index];
-    const int64_t panels = stage->is.panels, *counters = of->counters;
-    const bool has_left = (!of->is_on[MMUL_ROUTE_SEND] || counters[MMUL_PANELS_SENT] == panels) &&
-                          (!of->is_on[MMUL_ROUTE_COPY] || counters[MMUL_PANELS_COPIED] == panels);
-    const int64_t received =
-        of->is_on[MMUL_ROUTE_RECEIVE] ? counters[MMUL_PANELS_RECEIVED] : panels;
+    const int64_t panels = stage->is.panels;
+    const bool has_left = (!is_on(of, MMUL_ROUTE_SEND) ||
+                           of->counters[mmul_sent_counter(MMUL_ROUTE_SEND)] == panels) &&
+                          (!is_on(of, MMUL_ROUTE_COPY) ||
+                           of->counters[mmul_arrived_counter(MMUL_ROUTE_COPY)] == panels);
+    const int64_t received = is_on(of, MMUL_ROUTE_RECEIVE)
+                                 ? of->counters[mmul_arrived_counter(MMUL_ROUTE_RECEIVE)]
+                                 : panels;
     return has_left ? received : mmul_min(received, panels - 1);
 }
 
 // Publishes arrivals of the open moves. Returns true if any rank may have waited for one.
-static bool publish_arrivals(const struct mmul_mover *m) {
+static bool publish_arrivals(struct mmul_mover *m) {
+    const struct mmul_transfer any_piece = {.from_file = false};
     bool any = false;
     for (int i = m->ended; i < m->stage_count && i <= m->over + 1; i++) {
         const struct mmul_stage *stage = &m->stages[i];
         if (!moves_values(stage) ||
             atomic_load(&stage->progress->has_arrived) == stage->is.panels ||
-            !may_move_values(m, stage))
+            !may_begin(m, i, &any_piece))
             continue;
         const int64_t arrived = count_arrived_panels(m, stage);
         any |= arrived > atomic_load(&stage->progress->has_arrived);
@@ -359,14 +312,14 @@ static void begin_transfer(struct mmul_mover *m, struct mmul_mover_route *route)
         &route->streams[route->streams_begun++ % (MMUL_CHANNEL_PACKETS + 1)];
     *stream = (struct mmul_stream){.stage = stage, .transfer = *transfer, .staging = m->staging};
     if (route->node_bytes != NULL)
-        mmul_transfer_node_bytes(stage->is.schedule, transfer, route->node_bytes);
+        mmul_transfer_node_bytes(route->list.schedule, transfer, route->node_bytes);
     begin_span(m, route);
     mmul_channel_begin(&route->channel,
                        &(struct mmul_cargo){.bytes = transfer->bytes,
                                             .node_bytes = route->node_bytes,
                                             .from = transfer->from,
                                             .to = transfer->to,
-                                            .memory = transfer_address(stage, transfer),
+                                            .memory = stage->is.kind->locate(stage, transfer),
                                             .context = stream,
                                             .mark = transfer_mark(m, route)});
     route->has_next = mmul_transfers_next(&route->list, &route->next);
@@ -377,9 +330,10 @@ static bool advance_route(struct mmul_mover *m, enum mmul_route index) {
     bool moved = false;
     // Select the next list with a transfer. If there is none, keep the last stage's.
     while (!route->has_next && route->stage + 1 < m->stage_count)
-        if (may_use_route(&m->stages[++route->stage], index))
+        if (final_count(m, ++route->stage, index) > 0)
             begin_list(m, index);
-    if (route->has_next && mmul_channel_is_free(&route->channel) && may_begin(m, route)) {
+    if (route->has_next && mmul_channel_is_free(&route->channel) &&
+        may_begin(m, route->stage, &route->next)) {
         begin_transfer(m, route);
         moved = true;
     }
@@ -394,8 +348,7 @@ enum mmul_poll_result mmul_mover_poll(struct mmul_mover *mover) {
     struct mmul_mover *m = mover;
     bool moved = false;
     for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++)
-        if (m->stages[i].product != NULL)
-            update_passes_done(m, i);
+        update_passes_done(m, i);
     for (int i = 0; i < MMUL_ROUTES; i++)
         moved |= advance_route(m, (enum mmul_route)i);
     moved |= publish_arrivals(m);
@@ -427,20 +380,16 @@ static const enum mmul_channel_kind kinds[MMUL_ROUTES] = {
 // channel ends here, in files of root or in values. Returns false if no stage has a transfer on it.
 static bool scan_stages(struct mmul_mover *m, enum mmul_route index, int64_t *most, bool *ends) {
     struct mmul_transfer first;
-    int64_t mark = 0;
     bool any = false;
     for (int i = 0; i < m->stage_count; i++) {
-        const struct mmul_stage *stage = &m->stages[i];
-        if (!may_use_route(stage, index))
-            continue;
-        struct mmul_transfers list = make_list(m, stage, index);
-        m->moved[i].is_on[index] = mmul_transfers_next(&list, &first);
-        m->moved[i].is_carried |= m->moved[i].is_on[index];
-        m->moved[i].marks[index] = mark;
-        mark += final_count(stage, index);
-        any |= m->moved[i].is_on[index];
-        *most = mmul_max(*most, mmul_route_buffer_bytes(stage->is.schedule, index));
-        *ends |= moves_values(stage) || stage->is.schedule->whole_is_distributed;
+        struct mmul_transfers list = make_list(m, &m->stages[i], index);
+        const bool has_any = mmul_transfers_next(&list, &first);
+        m->moved[i].is_on |= (unsigned)has_any << index;
+        m->moved[i].is_carried |= has_any;
+        m->moved[i + 1].marks[index] = m->moved[i].marks[index] + list.total;
+        any |= has_any;
+        *most = mmul_max(*most, list.buffer_bytes);
+        *ends |= list.ends_in_values;
     }
     return any;
 }
@@ -470,7 +419,7 @@ static void begin_counting(struct mmul_mover *m, int index) {
     const struct mmul_stage *stage = &m->stages[index];
     const bool moves = m->moved[index].is_carried || stage->is_carried;
     m->moved[index].is_carried = moves || stage->sums.rounds > 0;
-    if (!moves && stage->product != NULL)
+    if (!moves && stage->is.kind->has_left != NULL)
         publish_counter(m, &stage->progress->has_left, 1);
     if (!moves && moves_values(stage))
         publish_counter(m, &stage->progress->has_arrived, stage->is.panels);
@@ -482,12 +431,12 @@ enum mmul_status mmul_mover_init(struct mmul_mover *mover,
                                  struct mmul_error *err) {
     *mover = (struct mmul_mover){
         .rank_resources = rank_resources, .stages = stages, .stage_count = stage_count};
-    enum mmul_status status = MMUL_ALLOCATE(mover->moved, stage_count, "traffic", err);
+    enum mmul_status status = MMUL_ALLOCATE(mover->moved, stage_count + 1, "traffic", err);
     for (int i = 0; i < MMUL_ROUTES && status == MMUL_OK; i++)
         status = init_route(mover, (enum mmul_route)i, err);
     int64_t copied_bytes = 0;
     for (int i = 0; status == MMUL_OK && i < stage_count; i++) {
-        if (mover->moved[i].is_on[MMUL_ROUTE_COPY])
+        if (is_on(&mover->moved[i], MMUL_ROUTE_COPY))
             copied_bytes = mmul_max(copied_bytes, mmul_move_buffer_bytes(&stages[i]));
         begin_counting(mover, i);
     }

@@ -37,8 +37,8 @@ struct mmul_mover_span {
 struct mmul_mover_stage {
     int64_t counters[MMUL_COUNTERS];
     int64_t marks[MMUL_ROUTES]; // offset added to the counts of its transfers, per channel
-    bool is_on[MMUL_ROUTES];    // the stage has transfers on this channel
-    bool is_carried;            // the stage has traffic or sums
+    unsigned is_on;  // bits of the channels on which the stage has transfers on this node
+    bool is_carried; // the stage has traffic or sums
 };
 
 // One channel, and the lists of all stages that it carries in turn.
@@ -64,7 +64,7 @@ struct mmul_mover {
     struct mmul_rank_resources *rank_resources; // borrowed
     struct mmul_stage *stages;                  // borrowed from the run
     int stage_count;                            // number of stages
-    struct mmul_mover_stage *moved;             // owned: counters of each stage
+    struct mmul_mover_stage *moved;             // owned: counters of each stage; one more for marks
     // Number of stages that are over on this node, early moves that are not due excepted.
     int over;
     int ended;   // number of stages that are over without exception

@@ -23,9 +23,9 @@ struct mmul_worker_options {
     struct mmul_tile tile;            // m = 0: no products follow
     enum mmul_dtype a_dtype, b_dtype; // types of all products
     unsigned lasting;                 // enum mmul_lasting; none with 16-bit elements
+    bool no_fallback;
     // If no products follow: cache size for values on a device with memory of its own.
     int64_t kept_bytes;
-    bool no_fallback;
     struct mmul_trace *trace; // borrowed until fini; NULL: none
 };
 

@@ -112,28 +112,13 @@ int64_t mmul_check_size_bytes(const struct mmul_check_size *size) {
 
 // ---------------------------------------------------------------------------------------- channels
 
-int64_t mmul_route_buffer_bytes(const struct mmul_schedule *schedule, enum mmul_route route) {
-    if (route >= MMUL_ROUTE_SEND || schedule == NULL)
-        return route >= MMUL_ROUTE_SEND ? MMUL_PART_BYTES : 0;
-    switch (route) {
-    case MMUL_ROUTE_SCATTER:
-    case MMUL_ROUTE_GATHER:
-        return schedule->chunk_bytes;
-    case MMUL_ROUTE_RELAY:
-        return mmul_min(MMUL_PACKET_BYTES, schedule->chunk_bytes);
-    default:
-        return MMUL_FILE_STRETCH_BYTES;
-    }
-}
-
 void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_schedule *schedule,
                             int node) {
     for (int i = 0; i < MMUL_ROUTES; i++) {
         struct mmul_transfer first;
         struct mmul_transfers list = mmul_transfers_make(schedule, node, (enum mmul_route)i);
         size->is_used[i] = mmul_transfers_next(&list, &first) || size->is_used[i];
-        size->bytes[i] =
-            mmul_max(size->bytes[i], mmul_route_buffer_bytes(schedule, (enum mmul_route)i));
+        size->bytes[i] = mmul_max(size->bytes[i], list.buffer_bytes);
     }
     size->is_spread |= schedule->whole_is_distributed;
 }

@@ -95,13 +95,6 @@ int64_t mmul_check_size_bytes(const struct mmul_check_size *size);
 
 // ---------------------------------------------------------------------------------------- channels
 
-// Bytes that a channel to a file passes at once. The channel has no buffer of its own.
-enum { MMUL_FILE_STRETCH_BYTES = 4 << 20 };
-
-// Returns the buffer size of a channel, for a product or (schedule NULL) for values that move. The
-// channel gets the largest size of its run.
-int64_t mmul_route_buffer_bytes(const struct mmul_schedule *schedule, enum mmul_route route);
-
 // Buffers of a leader's channels. {0}: none.
 struct mmul_channels_size {
     int64_t bytes[MMUL_ROUTES];

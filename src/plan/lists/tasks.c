@@ -41,14 +41,41 @@ static struct mmul_pass joined_pass(const struct mmul_tasks *tasks, int64_t inde
     return pass;
 }
 
-static bool is_single_pass(const struct mmul_tasks *tasks) {
-    return tasks->schedule != NULL &&
-           mmul_schedule_passes(tasks->schedule) == passes_per_task(tasks);
+static struct mmul_task product_task(const struct mmul_tasks *tasks, int64_t index) {
+    struct mmul_pass pass = joined_pass(tasks, index);
+    return (struct mmul_task){.pass = pass,
+                              .line_end = mmul_schedule_units(tasks->schedule, tasks->rank, pass),
+                              .begin = pass.begin,
+                              .end = pass.end};
 }
+
+static struct mmul_block_walk walk_product(const struct mmul_tasks *tasks, struct mmul_pass pass) {
+    return mmul_product_blocks(tasks->schedule, pass, tasks->rank);
+}
+
+static struct mmul_task step_task(const struct mmul_tasks *tasks, int64_t index) {
+    (void)index;
+    return (struct mmul_task){.line_end = tasks->positions, .end = tasks->width};
+}
+
+static struct mmul_block_walk walk_step(const struct mmul_tasks *tasks, struct mmul_pass pass) {
+    (void)pass;
+    return mmul_step_blocks(tasks->program, tasks->step, tasks->rank);
+}
+
+// Functions for the tasks of a product with a schedule, and for those of any other step. uncut:
+// returns a task; a list of one pass has one, which is then cut. walk: returns a walk over the
+// blocks of a pass.
+struct mmul_tasks_kind {
+    struct mmul_task (*uncut)(const struct mmul_tasks *tasks, int64_t index);
+    struct mmul_block_walk (*walk)(const struct mmul_tasks *tasks, struct mmul_pass pass);
+};
+static const struct mmul_tasks_kind product_kind = {product_task, walk_product},
+                                    step_kind = {step_task, walk_step};
 
 // Selects part `index` of the only pass. Returns false if there is no such part.
 static bool cut_single_pass(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
-    const struct mmul_schedule *schedule = tasks->schedule;
+    *task = tasks->kind->uncut(tasks, 0);
     int64_t extent = tasks->by_lines ? task->line_end : task->end - task->begin;
     struct mmul_range part = {index * tasks->slice, mmul_min((index + 1) * tasks->slice, extent)};
     if (tasks->sums > 1)
@@ -56,9 +83,7 @@ static bool cut_single_pass(const struct mmul_tasks *tasks, int64_t index, struc
     if (tasks->slice > 0 && index > 0 && part.begin >= extent)
         return false;
     if (tasks->slice == 0 &&
-        !mmul_tasks_cut_extent(extent, node_of(tasks)->claims ? schedule->claim_share : 0,
-                               mmul_schedule_ranks(schedule)[tasks->rank].steal_lines_least, index,
-                               &part))
+        !mmul_tasks_cut_extent(extent, tasks->share, tasks->least, index, &part))
         return false;
     if (tasks->by_lines) {
         task->line_begin = part.begin;
@@ -70,34 +95,17 @@ static bool cut_single_pass(const struct mmul_tasks *tasks, int64_t index, struc
     return true;
 }
 
-static struct mmul_task uncut_task(const struct mmul_tasks *tasks, int64_t index) {
-    if (tasks->schedule == NULL)
-        return (struct mmul_task){.line_end = tasks->positions, .end = tasks->width};
-    struct mmul_pass pass = joined_pass(tasks, index);
-    return (struct mmul_task){.pass = pass,
-                              .line_end = mmul_schedule_units(tasks->schedule, tasks->rank, pass),
-                              .begin = pass.begin,
-                              .end = pass.end};
-}
-
-// Selects part `index` of a rank's whole part in a step without a schedule.
-static bool cut_step_part(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
-    enum { LINES_LEAST = 64 };
-    struct mmul_range part;
-    if (!mmul_tasks_cut_extent(tasks->positions, tasks->share, LINES_LEAST, index, &part))
-        return false;
-    task->line_begin = part.begin;
-    task->line_end = part.end;
-    return true;
+static void count_parts(struct mmul_tasks *tasks) {
+    struct mmul_task ignored;
+    while (cut_single_pass(tasks, tasks->count, &ignored))
+        tasks->count++;
 }
 
 struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index) {
-    bool one = is_single_pass(tasks);
-    struct mmul_task task = uncut_task(tasks, one ? 0 : index);
-    if (tasks->schedule == NULL)
-        (void)cut_step_part(tasks, index, &task);
-    if (one)
-        (void)cut_single_pass(tasks, index, &task);
+    struct mmul_task task;
+    if (!tasks->is_single)
+        return tasks->kind->uncut(tasks, index);
+    (void)cut_single_pass(tasks, index, &task);
     return task;
 }
 
@@ -121,24 +129,28 @@ int64_t mmul_tasks_terms_end(const struct mmul_tasks *tasks, int64_t index) {
 struct mmul_tasks mmul_tasks_of_schedule(const struct mmul_schedule *schedule, int rank,
                                          int64_t slice, bool in_order) {
     const unsigned wide = MMUL_MAPS_C | mmul_maps_whole_operand(schedule->axis);
-    struct mmul_tasks tasks = {.schedule = schedule, .rank = rank, .terms = schedule->problem.k};
+    struct mmul_tasks tasks = {.schedule = schedule,
+                               .kind = &product_kind,
+                               .rank = rank,
+                               .terms = schedule->problem.k,
+                               .sums = 1};
     tasks.joined = (node_of(&tasks)->maps & wide) == wide;
     tasks.by_lines = node_of(&tasks)->checks_whole;
-    struct mmul_task task = uncut_task(&tasks, 0);
-    bool one = is_single_pass(&tasks);
-    if (one && slice > 0 && task.line_end >= 2 * slice) {
+    tasks.share = node_of(&tasks)->claims ? schedule->claim_share : 0;
+    tasks.least = mmul_schedule_ranks(schedule)[rank].steal_lines_least;
+    tasks.is_single = mmul_schedule_passes(schedule) == passes_per_task(&tasks);
+    if (tasks.is_single && slice > 0 && product_task(&tasks, 0).line_end >= 2 * slice) {
         tasks.slice = slice;
         tasks.by_lines = true;
     }
-    tasks.sums = one && tasks.slice == 0 && !in_order ? count_slices(&tasks) : 1;
-    while (one && cut_single_pass(&tasks, tasks.count, &task)) {
-        tasks.count++;
-        task = uncut_task(&tasks, 0);
-    }
-    if (!one)
+    if (tasks.is_single && tasks.slice == 0 && !in_order)
+        tasks.sums = (uint8_t)count_slices(&tasks);
+    if (tasks.is_single)
+        count_parts(&tasks);
+    else
         tasks.count = mmul_schedule_passes(schedule) / passes_per_task(&tasks);
     for (int64_t i = 0; i < tasks.count; i++) {
-        task = mmul_tasks_at(&tasks, i);
+        const struct mmul_task task = mmul_tasks_at(&tasks, i);
         tasks.positions += task.line_end - task.line_begin;
     }
     return tasks;
@@ -146,7 +158,15 @@ struct mmul_tasks mmul_tasks_of_schedule(const struct mmul_schedule *schedule, i
 
 struct mmul_tasks mmul_tasks_of_step(const struct mmul_program_plan *program,
                                      const struct mmul_program_step *step, int rank) {
-    struct mmul_tasks tasks = {.program = program, .step = step, .rank = rank, .sums = 1};
+    enum { LINES_LEAST = 64 };
+    struct mmul_tasks tasks = {.program = program,
+                               .step = step,
+                               .kind = &step_kind,
+                               .rank = rank,
+                               .is_single = true,
+                               .by_lines = true,
+                               .least = LINES_LEAST,
+                               .sums = 1};
     int ignored;
     if (step->claim_share > 0 &&
         mmul_program_node_ranks(program, program->costs.rank_node[rank], &ignored) > 1)
@@ -162,9 +182,7 @@ struct mmul_tasks mmul_tasks_of_step(const struct mmul_program_plan *program,
         tasks.terms = block.inner_end - block.inner_begin;
         tasks.positions = walk.line;
     }
-    struct mmul_task task;
-    while (cut_step_part(&tasks, tasks.count, &task))
-        tasks.count++;
+    count_parts(&tasks);
     return tasks;
 }
 
@@ -173,9 +191,7 @@ struct mmul_block_walk mmul_task_blocks(const struct mmul_tasks *tasks,
     struct mmul_pass pass = task->pass;
     pass.begin = task->begin;
     pass.end = task->end;
-    struct mmul_block_walk walk = tasks->schedule != NULL
-                                      ? mmul_product_blocks(tasks->schedule, pass, tasks->rank)
-                                      : mmul_step_blocks(tasks->program, tasks->step, tasks->rank);
+    struct mmul_block_walk walk = tasks->kind->walk(tasks, pass);
     walk.lines = lines;
     return walk;
 }

@@ -35,27 +35,34 @@
 // Two positions must fit into one word for work stealing, so no rank may have more.
 #define MMUL_POSITIONS_MOST ((int64_t)UINT32_MAX)
 
-// The task list of a rank.
-struct mmul_tasks {
-    const struct mmul_schedule *schedule;    // borrowed, for a product; NULL: the next two are set
-    const struct mmul_program_plan *program; // the plan of another step
-    const struct mmul_program_step *step;    // the other step
-    int rank;
-    bool joined;       // all passes of a matrix are one task
-    bool by_lines;     // a block of one pass is cut along its lines, else along the width
-    int64_t slice;     // lines of every task if cut alike; 0: a wide task first
-    int64_t terms;     // inner range of all tasks
-    int64_t sums;      // slices of the inner range of every task; 1: not cut
-    int64_t width;     // width of the tasks of a step without a schedule
-    double share;      // share that others may steal of such a step
-    int64_t count;     // number of tasks
-    int64_t positions; // lines of all tasks
-};
-
 struct mmul_task {
     struct mmul_pass pass;        // joined: from `begin` to `end` of all its passes
     int64_t line_begin, line_end; // lines among the rank's units in the pass; empty: no work
     int64_t begin, end;           // range of the width, counted like the pass's
+};
+
+struct mmul_tasks_kind; // plan/lists/tasks.c
+
+// The task list of a rank.
+struct mmul_tasks {
+    const struct mmul_tasks_kind *kind;
+    union {
+        const struct mmul_schedule *schedule; // borrowed, of a product
+        const struct mmul_program_step *step; // borrowed: any other step
+    };
+    const struct mmul_program_plan *program; // borrowed: plan of that step
+    int rank;
+    uint8_t sums;      // slices of the inner range of every task; 1: not cut
+    bool joined;       // all passes of a matrix are one task
+    bool is_single;    // one pass with one task, which may be cut
+    bool by_lines;     // the cut is along its lines, else along the width
+    double share;      // share of that task that is cut off for stealing
+    int64_t least;     // least lines, or width, of a part that is cut off
+    int64_t slice;     // lines of every part if all are alike; 0: a wide task first
+    int64_t terms;     // inner range of all tasks
+    int64_t width;     // width of the tasks of a step without a schedule
+    int64_t count;     // number of tasks
+    int64_t positions; // lines of all tasks
 };
 
 // Returns the tasks of a rank. slice: lines that deserve a task of their own in any case, if the

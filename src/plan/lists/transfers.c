@@ -8,6 +8,7 @@
 #include "base/integer.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
+#include "plan/parts/panels.h"
 
 static const struct mmul_schedule_node *node_of(const struct mmul_transfers *t) {
     return &mmul_schedule_nodes(t->schedule)[t->node];
@@ -204,8 +205,6 @@ static int64_t find_loaded_pass(const struct mmul_transfers *t, int64_t pass) {
 
 // Only root's node reads and writes files; every node has rows of a spread operand.
 static bool node_takes_part(const struct mmul_transfers *t) {
-    if (t->route > MMUL_ROUTE_STORE)
-        return false;
     const struct mmul_schedule_node *own = &mmul_schedule_nodes(t->schedule)[t->node];
     if (is_of_network(t->route))
         return t->node == 0 || own->participates;
@@ -213,52 +212,19 @@ static bool node_takes_part(const struct mmul_transfers *t) {
            (t->node == 0 || (t->route == MMUL_ROUTE_LOAD && t->schedule->whole_is_distributed));
 }
 
-struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, int node,
-                                          enum mmul_route route) {
-    struct mmul_transfers t = {.schedule = schedule, .node = node, .route = route};
-    t.end = is_of_rounds(route) ? 2 * schedule->rounds
-                                : mmul_schedule_passes(schedule) * parts_per_panel(&t);
-    t.next = node_takes_part(&t) ? find_next_position(&t, 0) : t.end;
-    if (t.next < t.end && content_at(route, t.next) == MMUL_CONTENT_PANEL)
-        t.oldest = find_loaded_pass(&t, 0);
-    return t;
-}
-
 // ------------------------------------------------------------------------------- the next transfer
 
-enum mmul_counter mmul_route_arrival_counter(const struct mmul_schedule *schedule,
-                                             enum mmul_route route, int node) {
-    bool root = node == 0, is_spread = schedule != NULL && schedule->whole_is_distributed;
-    switch (route) {
-    case MMUL_ROUTE_SCATTER:
-        return root ? MMUL_ROUNDS_SENT : MMUL_ROUNDS_LOADED;
-    case MMUL_ROUTE_RELAY:
-        return is_spread ? MMUL_PASSES_RELAYED : root ? MMUL_NO_COUNTER : MMUL_PASSES_LOADED;
-    case MMUL_ROUTE_GATHER:
-        return root ? MMUL_RESULTS_GATHERED : MMUL_RESULTS_STORED;
-    case MMUL_ROUTE_READ:
-        return root ? MMUL_ROUNDS_LOADED : MMUL_NO_COUNTER;
-    case MMUL_ROUTE_LOAD:
-        return root || is_spread ? MMUL_PASSES_LOADED : MMUL_NO_COUNTER;
-    case MMUL_ROUTE_STORE:
-        return root ? MMUL_RESULTS_STORED : MMUL_NO_COUNTER;
-    case MMUL_ROUTE_RECEIVE:
-        return MMUL_PANELS_RECEIVED;
-    default:
-        return route == MMUL_ROUTE_COPY ? MMUL_PANELS_COPIED : MMUL_NO_COUNTER;
-    }
-}
-
-enum mmul_counter mmul_route_sent_counter(enum mmul_route route) {
-    return route == MMUL_ROUTE_RELAY  ? MMUL_PASSES_SENT
-           : route == MMUL_ROUTE_SEND ? MMUL_PANELS_SENT
-                                      : MMUL_NO_COUNTER;
-}
-
-int64_t mmul_transfers_counter_value(const struct mmul_transfers *transfers) {
-    if (transfers->schedule == NULL)
-        return transfers->has_piece ? transfers->panel : transfers->moving.panels;
-    return transfers->next / (is_of_rounds(transfers->route) ? 2 : parts_per_panel(transfers));
+struct mmul_product_arrivals mmul_product_arrivals(const struct mmul_schedule *schedule, int node,
+                                                   const int64_t counters[static MMUL_COUNTERS]) {
+    const int64_t *arrived = counters + MMUL_ARRIVED_COUNTERS;
+    const bool is_root = node == 0;
+    int64_t panels = arrived[is_root ? MMUL_ROUTE_LOAD : MMUL_ROUTE_RELAY];
+    if (schedule->whole_is_distributed)
+        panels = mmul_min(arrived[MMUL_ROUTE_LOAD], arrived[MMUL_ROUTE_RELAY]);
+    return (struct mmul_product_arrivals){
+        .rounds_loaded = arrived[is_root ? MMUL_ROUTE_READ : MMUL_ROUTE_SCATTER],
+        .passes_loaded = panels,
+        .results_stored = arrived[is_root ? MMUL_ROUTE_STORE : MMUL_ROUTE_GATHER]};
 }
 
 // A lane of a round is free when all ranks have computed the last round that used it.
@@ -286,7 +252,8 @@ static void assign_slot(struct mmul_transfers *t, struct mmul_transfer *transfer
         t->oldest = find_loaded_pass(t, t->oldest + 1);
     transfer->waits[0] = (struct mmul_count){MMUL_PASSES_DONE, t->oldest + 1};
     if (t->route == MMUL_ROUTE_RELAY || t->schedule->whole_is_distributed)
-        transfer->waits[1] = (struct mmul_count){MMUL_PASSES_SENT, t->oldest + 1};
+        transfer->waits[1] =
+            (struct mmul_count){mmul_sent_counter(MMUL_ROUTE_RELAY), t->oldest + 1};
 }
 
 // Sets offset and bytes of a part of a spread panel.
@@ -305,7 +272,12 @@ static void assign_result_slot(const struct mmul_transfers *t, struct mmul_trans
     transfer->waits[0] = (struct mmul_count){MMUL_PASSES_DONE, transfer->pass.index + 1};
 }
 
-static bool next_product_transfer(struct mmul_transfers *t, struct mmul_transfer *transfer) {
+// Returns the rounds, or passes, before the list's next position.
+static int64_t count_reached(const struct mmul_transfers *t) {
+    return t->next / (is_of_rounds(t->route) ? 2 : parts_per_panel(t));
+}
+
+static bool take_product_transfer(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     bool panel = t->next < t->end && content_at(t->route, t->next) == MMUL_CONTENT_PANEL;
     bool sends = is_of_network(t->route) && t->node == (panel ? first_node(t, t->next) : 0);
     if (t->next == t->end)
@@ -325,7 +297,8 @@ static bool next_product_transfer(struct mmul_transfers *t, struct mmul_transfer
     // Pieces go first: no rank starts without them.
     if (sends && panel) {
         if (t->node == 0)
-            transfer->waits[0] = (struct mmul_count){MMUL_ROUNDS_SENT, transfer->pass.round + 1};
+            transfer->waits[0] = (struct mmul_count){mmul_arrived_counter(MMUL_ROUTE_SCATTER),
+                                                     transfer->pass.round + 1};
     } else if (!sends && is_of_rounds(t->route)) {
         assign_lane(t, transfer);
     } else if (!sends && panel) {
@@ -334,7 +307,37 @@ static bool next_product_transfer(struct mmul_transfers *t, struct mmul_transfer
         assign_result_slot(t, transfer);
     }
     t->next = find_next_position(t, t->next + 1);
+    t->reached = transfer->reached = count_reached(t);
     return true;
+}
+
+static int64_t product_buffer_bytes(const struct mmul_schedule *schedule, enum mmul_route route) {
+    switch (route) {
+    case MMUL_ROUTE_SCATTER:
+    case MMUL_ROUTE_GATHER:
+        return schedule->chunk_bytes;
+    case MMUL_ROUTE_RELAY:
+        return mmul_min(MMUL_PACKET_BYTES, schedule->chunk_bytes);
+    default:
+        return MMUL_FILE_STRETCH_BYTES;
+    }
+}
+
+struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, int node,
+                                          enum mmul_route route) {
+    struct mmul_transfers t = {.schedule = schedule, .node = node, .route = route};
+    if (route >= MMUL_ROUTE_SEND)
+        return t;
+    t.take = take_product_transfer;
+    t.total = is_of_rounds(route) ? schedule->rounds : mmul_schedule_passes(schedule);
+    t.end = t.total * (is_of_rounds(route) ? 2 : parts_per_panel(&t));
+    t.next = node_takes_part(&t) ? find_next_position(&t, 0) : t.end;
+    t.reached = count_reached(&t);
+    t.buffer_bytes = product_buffer_bytes(schedule, route);
+    t.ends_in_values = schedule->whole_is_distributed;
+    if (t.next < t.end && content_at(route, t.next) == MMUL_CONTENT_PANEL)
+        t.oldest = find_loaded_pass(&t, 0);
+    return t;
 }
 
 // ------------------------------------------------------------------------------------ moved values
@@ -407,17 +410,11 @@ static bool find_next_piece(struct mmul_transfers *t) {
     return true;
 }
 
-struct mmul_transfers mmul_transfers_of_moves(const struct mmul_move_set *moving, int node,
-                                              enum mmul_route route) {
-    struct mmul_transfers t = {.route = route, .node = node, .moving = *moving};
-    if (route < MMUL_ROUTE_SEND || moving->count == 0)
-        return t;
-    t.round = route == MMUL_ROUTE_COPY ? -1 : 0;
-    t.has_piece = find_next_piece(&t);
-    return t;
+static int64_t count_reached_panels(const struct mmul_transfers *t) {
+    return t->has_piece ? t->panel : t->total;
 }
 
-static bool next_move_transfer(struct mmul_transfers *t, struct mmul_transfer *transfer) {
+static bool take_move_transfer(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     const bool receives = t->route == MMUL_ROUTE_RECEIVE;
     if (!t->has_piece)
         return false;
@@ -428,20 +425,30 @@ static bool next_move_transfer(struct mmul_transfers *t, struct mmul_transfer *t
                                        .slot = -1,
                                        .from = receives ? peer : -1,
                                        .to = receives || peer == t->node ? -1 : peer,
+                                       .from_file = t->window.from.kind == MMUL_PLACE_FILE,
                                        .move = t->move,
                                        .piece = t->piece};
     t->has_piece = find_next_piece(t);
+    t->reached = transfer->reached = count_reached_panels(t);
     return true;
 }
 
+struct mmul_transfers mmul_transfers_of_moves(const struct mmul_move_set *moving, int node,
+                                              enum mmul_route route) {
+    struct mmul_transfers t = {.route = route, .node = node};
+    if (route < MMUL_ROUTE_SEND || moving->count == 0)
+        return t;
+    t.take = take_move_transfer;
+    t.total = moving->panels;
+    t.buffer_bytes = MMUL_PART_BYTES;
+    t.ends_in_values = true;
+    t.moving = *moving;
+    t.round = route == MMUL_ROUTE_COPY ? -1 : 0;
+    t.has_piece = find_next_piece(&t);
+    t.reached = count_reached_panels(&t);
+    return t;
+}
+
 bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer) {
-    struct mmul_transfers *t = transfers;
-    if (!(t->schedule != NULL ? next_product_transfer(t, transfer)
-                              : next_move_transfer(t, transfer)))
-        return false;
-    const int64_t reached = mmul_transfers_counter_value(t);
-    transfer->brings =
-        (struct mmul_count){mmul_route_arrival_counter(t->schedule, t->route, t->node), reached};
-    transfer->frees = (struct mmul_count){mmul_route_sent_counter(t->route), reached};
-    return true;
+    return transfers->take != NULL && transfers->take(transfers, transfer);
 }

@@ -52,23 +52,26 @@ enum mmul_content {
     MMUL_CONTENT_PART    // piece of a value
 };
 
-// Counters of a node. Passes and rounds are counted.
+// Counters of a node. One counts the passes of a product that all its ranks have computed. Each
+// route has two: mmul_arrived_counter counts arrivals here (gather, store: departures), and
+// mmul_sent_counter counts what was also sent on to the next node. The unit is rounds (scatter,
+// read), passes (the other routes of a product) or panels of moved values.
 enum mmul_counter {
-    MMUL_NO_COUNTER,
-    MMUL_PASSES_DONE,      // computed by all ranks of the node
-    MMUL_ROUNDS_LOADED,    // pieces and C_in have arrived
-    MMUL_PASSES_LOADED,    // panels have arrived; of a spread operand: this node's own rows
-    MMUL_PASSES_RELAYED,   // rows of a spread operand from the other nodes have arrived
-    MMUL_RESULTS_STORED,   // blocks of C have left
-    MMUL_ROUNDS_SENT,      // root: rounds scattered
-    MMUL_PASSES_SENT,      // panels have been sent to the next node
-    MMUL_RESULTS_GATHERED, // root: passes with blocks of C from the other nodes
-    MMUL_PANELS_SENT,      // panels of moved values: sent
-    MMUL_PANELS_RECEIVED,  // panels of moved values: received
-    MMUL_PANELS_COPIED,    // panels of moved values: copied on root's node
-    MMUL_COUNTERS
+    MMUL_PASSES_DONE,
+    MMUL_ARRIVED_COUNTERS,
+    MMUL_SENT_COUNTERS = MMUL_ARRIVED_COUNTERS + MMUL_ROUTES,
+    MMUL_COUNTERS = MMUL_SENT_COUNTERS + MMUL_ROUTES
 };
 
+static inline enum mmul_counter mmul_arrived_counter(enum mmul_route route) {
+    return (enum mmul_counter)(MMUL_ARRIVED_COUNTERS + (int)route);
+}
+
+static inline enum mmul_counter mmul_sent_counter(enum mmul_route route) {
+    return (enum mmul_counter)(MMUL_SENT_COUNTERS + (int)route);
+}
+
+// A value of a counter that a transfer waits for; 0: it waits for nothing.
 struct mmul_count {
     enum mmul_counter counter;
     int64_t value;
@@ -86,15 +89,18 @@ struct mmul_transfer {
     int64_t offset;               // bytes into the panel, for rows of a spread one
     int from, to;                 // relay: nodes; -1: the relay begins (ends) here
     bool in_place;                // store: C is mapped, the block is in the file already
+    bool from_file;               // value: the source is a file of root's
     int move;                     // value: index among the moves that run together
     struct mmul_move_piece piece; // value: the piece
     struct mmul_count waits[MMUL_TRANSFER_WAITS];
-    struct mmul_count brings; // counter advanced on arrival (gather, store: on departure)
-    struct mmul_count frees;  // relay, send: counter advanced when it has been sent on
+    int64_t reached; // value of both counters of the route when it has arrived, or was sent on
 };
 
 // Largest piece of a value.
 enum { MMUL_PART_BYTES = 1 << 20 };
+
+// Bytes that a channel to a file passes at once. The channel has no buffer of its own.
+enum { MMUL_FILE_STRETCH_BYTES = 4 << 20 };
 
 // A step that moves a value, or two such steps that bring one product its operands.
 struct mmul_move_set {
@@ -105,7 +111,14 @@ struct mmul_move_set {
 };
 
 struct mmul_transfers {
-    const struct mmul_schedule *schedule; // borrowed; NULL: the list is of `moving`
+    // Takes the next transfer; false: there is none. NULL: the list is empty.
+    bool (*take)(struct mmul_transfers *transfers, struct mmul_transfer *transfer);
+    // Value of both counters of the route when all transfers taken so far are complete, and when
+    // all are. Before the first it is 0, unless the list begins later.
+    int64_t reached, total;
+    int64_t buffer_bytes;                 // buffer of the route, equal on all nodes
+    bool ends_in_values;                  // the bytes come from values on the ranks, or go there
+    const struct mmul_schedule *schedule; // borrowed, for a product
     enum mmul_route route;
     int node;
     // Positions: 2 * round, + 1 for C_in; else passes times the parts of a panel.
@@ -132,15 +145,14 @@ struct mmul_transfers mmul_transfers_of_moves(const struct mmul_move_set *moving
 // Returns false at the end of the list.
 bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer);
 
-// Returns the counter value that is reached when all transfers taken so far are complete. Before
-// the first it is 0, unless the list begins later.
-int64_t mmul_transfers_counter_value(const struct mmul_transfers *transfers);
-
-// Returns the counter that a channel at a node advances on arrival, and when a transfer has been
-// sent on. schedule NULL: not a product's channel.
-enum mmul_counter mmul_route_arrival_counter(const struct mmul_schedule *schedule,
-                                             enum mmul_route route, int node);
-enum mmul_counter mmul_route_sent_counter(enum mmul_route route);
+// Returns what has arrived, and left, of a product at a node, from the counters of its routes.
+struct mmul_product_arrivals {
+    int64_t rounds_loaded;  // pieces and C_in are here
+    int64_t passes_loaded;  // panels are here
+    int64_t results_stored; // blocks of C have left
+};
+struct mmul_product_arrivals mmul_product_arrivals(const struct mmul_schedule *schedule, int node,
+                                                   const int64_t counters[static MMUL_COUNTERS]);
 
 // Writes the bytes that every node receives or sends in a scatter or gather; root's own node has 0.
 // bytes: (node_count).

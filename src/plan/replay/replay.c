@@ -63,8 +63,7 @@ struct stage {
     int64_t positions;                  // length of the relay's lists
     // By node and position: begin and arrival; INFINITY: not yet.
     double *begun, *ended;
-    // By node and position: counter to advance when it has been sent on.
-    struct mmul_count *frees;
+    int64_t *reached;        // by node and position: value of the counter when it has been sent on
     struct delivery *last;   // by node: delivery of its last block
     int64_t *passes_done;    // by rank
     double *element_seconds; // by rank
@@ -84,10 +83,9 @@ struct simulation {
     double moving_until; // early moves occupy the network until then
 };
 
-static void raise_counter(struct stage *stage, int node, struct mmul_count count) {
-    int64_t *own = &stage->counters[node][count.counter];
-    if (count.counter != MMUL_NO_COUNTER && *own < count.value)
-        *own = count.value;
+static void raise_counter(struct stage *stage, int node, enum mmul_counter counter, int64_t value) {
+    int64_t *own = &stage->counters[node][counter];
+    *own = mmul_max(*own, value);
 }
 
 // ------------------------------------------------------------------------- before the clock starts
@@ -130,13 +128,8 @@ static void reset_stage(const struct simulation *s, struct stage *stage) {
         for (int route = 0; route < MMUL_ROUTES; route++) {
             const struct mmul_transfers list =
                 mmul_transfers_make(stage->schedule, node, (enum mmul_route)route);
-            int64_t reached = mmul_transfers_counter_value(&list);
-            raise_counter(
-                stage, node,
-                (struct mmul_count){mmul_route_arrival_counter(stage->schedule, list.route, node),
-                                    reached});
-            raise_counter(stage, node,
-                          (struct mmul_count){mmul_route_sent_counter(list.route), reached});
+            raise_counter(stage, node, mmul_arrived_counter(list.route), list.reached);
+            raise_counter(stage, node, mmul_sent_counter(list.route), list.reached);
         }
 }
 
@@ -152,7 +145,7 @@ static enum mmul_status stage_init(const struct simulation *s, const struct mmul
     int64_t panels = nodes * stage->positions;
     if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_ARRAY(stage->counters, nodes),
                           MMUL_ARRAY(stage->begun, panels), MMUL_ARRAY(stage->ended, panels),
-                          MMUL_ARRAY(stage->frees, panels), MMUL_ARRAY(stage->last, nodes),
+                          MMUL_ARRAY(stage->reached, panels), MMUL_ARRAY(stage->last, nodes),
                           MMUL_ARRAY(stage->passes_done, size),
                           MMUL_ARRAY(stage->element_seconds, size)) != MMUL_OK)
         return err->status;
@@ -163,7 +156,7 @@ static enum mmul_status stage_init(const struct simulation *s, const struct mmul
 
 static void stage_fini(struct stage *stage) {
     mmul_schedule_free(stage->schedule);
-    MMUL_FREE_ALL(stage->counters, stage->begun, stage->ended, stage->frees, stage->last,
+    MMUL_FREE_ALL(stage->counters, stage->begun, stage->ended, stage->reached, stage->last,
                   stage->passes_done, stage->element_seconds);
 }
 
@@ -261,11 +254,10 @@ static bool begin_task(struct simulation *s, int index) {
     const int64_t *counters = stage->counters[node];
     int64_t slots = mmul_schedule_nodes(stage->schedule)[node].result_slots,
             pass = r->task.pass.index;
-    bool is_spread = stage->schedule->whole_is_distributed;
-    if ((is_spread && counters[MMUL_PASSES_RELAYED] <= pass) ||
-        counters[MMUL_ROUNDS_LOADED] <= r->task.pass.round ||
-        counters[MMUL_PASSES_LOADED] <= pass ||
-        (slots > 0 && counters[MMUL_RESULTS_STORED] <= pass - slots))
+    const struct mmul_product_arrivals here =
+        mmul_product_arrivals(stage->schedule, node, counters);
+    if (here.rounds_loaded <= r->task.pass.round || here.passes_loaded <= pass ||
+        (slots > 0 && here.results_stored <= pass - slots))
         return false;
     double elements =
         (double)(r->task.line_end - r->task.line_begin) * (double)(r->task.end - r->task.begin);
@@ -356,8 +348,10 @@ static void end_transfer(struct simulation *s, int node, int route) {
                                             channel->activity.begin, s->now};
     struct stage *stage = &s->stages[channel->stage_in_flight];
     channel->activity.is_active = false;
-    raise_counter(stage, node, channel->in_flight.brings);
-    if (channel->in_flight.brings.counter == MMUL_RESULTS_STORED && !channel->in_flight.in_place)
+    raise_counter(stage, node, mmul_arrived_counter(channel->in_flight.route),
+                  channel->in_flight.reached);
+    const bool is_own_block = route == MMUL_ROUTE_STORE || (route == MMUL_ROUTE_GATHER && node > 0);
+    if (is_own_block && !channel->in_flight.in_place)
         stage->last[node] =
             (struct delivery){stage->last[node].end, channel->activity.begin, s->now};
     if (s->request->tell != NULL)
@@ -449,7 +443,7 @@ static bool begin_relay(struct simulation *s, int node) {
     // All nodes of the class send it on, except the last one of the chain.
     double passed_on = 1 - (panel->to < 0) / (double)s->classes.nodes[node];
     stage->begun[at] = s->now;
-    stage->frees[at] = panel->frees;
+    stage->reached[at] = panel->reached;
     double load = (passed_on * n->sending + (panel->from < 0 ? 0 : n->receiving)) / each;
     begin_transfer(s, node, MMUL_ROUTE_RELAY, (double)panel->bytes * each, load);
     return true;
@@ -462,10 +456,10 @@ static void end_relay(struct simulation *s, int node) {
     int from = channel->in_flight.from;
     stage->ended[node * stage->positions + channel->position_in_flight] = s->now;
     if (from >= 0)
-        raise_counter(stage, from,
-                      stage->frees[from * stage->positions + channel->position_in_flight]);
+        raise_counter(stage, from, mmul_sent_counter(MMUL_ROUTE_RELAY),
+                      stage->reached[from * stage->positions + channel->position_in_flight]);
     if (channel->in_flight.to < 0)
-        raise_counter(stage, node, channel->in_flight.frees);
+        raise_counter(stage, node, mmul_sent_counter(MMUL_ROUTE_RELAY), channel->in_flight.reached);
     end_transfer(s, node, MMUL_ROUTE_RELAY);
 }
 
