@@ -185,6 +185,37 @@ END
 END
 }
 
+# The sum has one row, which is split by columns. Each rank's columns of it are a line of the check.
+# Messages of a rank: on root first a part of an operand to each of the others. Then its summands for
+# the next rank, and for the one after that.
+@test "a wrong summand of a single row makes the check of the sum fail" {
+    local from message to other contexts preloads=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so
+    "$MPIMATMUL" gen x.npy --dims 6x1 --kind uniform --seed 1 -q
+    "$MPIMATMUL" gen y.npy --dims 6x30000 --kind uniform --seed 2 -q
+    printf '%s\n' 'x, y = load("x.npy"), load("y.npy")' 'b = place(x.T, "cols") @ place(y, "rows")' \
+        'save("b.npy", place(b, "cols"))' > e.py
+    while read -r from message to; do
+        echo "message $message of rank $from"
+        contexts=()
+        for other in 0 1 2; do
+            contexts+=(-n 1 env "LD_PRELOAD=$preloads" MMUL_APART=1 MMUL_TAMPER_TAG=64 MMUL_TAMPER_HASH=1)
+            [ "$other" -ne "$from" ] || contexts+=("MMUL_TAMPER=send:$message")
+            contexts+=("$MPIMATMUL" run e.py --weights equal --progress none :)
+        done
+        run --separate-stderr timeout 30 "${launch[@]}" "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
+        expect_status 79
+        [ "${stderr_lines[0]}" = "mpimatmul: rank $to: sum over the ranks is wrong in row 0 of matrix 0 of 'b'" ]
+        [ ! -e b.npy ]
+    done << 'END'
+0 3 1
+0 4 2
+1 1 2
+1 2 0
+2 1 0
+2 2 1
+END
+}
+
 # expect_fault CODE NAME CALL ERROR PATH:RULE TEXT: a system call of root's fails on that file.
 expect_fault() {
     local code=$1 text=$6 before path

@@ -205,7 +205,8 @@ static void test_a_square_of_a_grid(void) {
 }
 
 static void test_programs(int nodes, const struct mmul_context_options *options, bool many) {
-    static const struct mmul_shape shapes[] = {{1, 1, 13, 9}, {2, 3, 4, 5}, {1, 1, 1, 1}};
+    static const struct mmul_shape shapes[] = {
+        {1, 1, 13, 9}, {2, 3, 4, 5}, {1, 1, 1, 1}, {1, 1, 1, 1200}, {2, 1, 2, 30}};
     // Batch and depth of A and of B, m, k, n.
     static const int64_t products[][7] = {{1, 1, 1, 1, 11, 7, 13},
                                           {2, 3, 2, 3, 3, 5, 2},

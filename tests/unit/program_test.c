@@ -208,9 +208,10 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
             struct mmul_program_path path =
                 mmul_program_find_path(costs, &p->values[v], now[v], rule->operands[j]);
             seconds += path.seconds;
-            joined[j] = !path.by_rows && mmul_program_is_joined_move(path.from, rule->operands[j]);
+            joined[j] =
+                path.by == path.from && mmul_program_is_joined_move(path.from, rule->operands[j]);
             now[v] |= o->kind != MMUL_SAVE ? 1U << rule->operands[j] : 0;
-            now[v] |= path.by_rows ? 1U << MMUL_PLACE_ROWS : 0;
+            now[v] |= 1U << path.by;
         }
         seconds -= mmul_program_overlap_saving(costs, p, o, rule, joined);
         if (o->result >= 0)
@@ -584,6 +585,65 @@ static void moves_between_nodes_begin_early(void **state) {
     }
 }
 
+struct sum_case {
+    int nodes;
+    struct mmul_shape shape;
+    enum mmul_placement_kind by; // partial: directly
+};
+
+// Summands that every node needs whole: each node sends its summand to all others, or the nodes add
+// up a part each and then send it to all others. The first of these sends more bytes, except
+// between two nodes, but waits fewer times. Rows split a value only if there are enough.
+static void sums_for_all_nodes_take_the_shorter_path(void **state) {
+    (void)state;
+    const struct mmul_shape square = {1, 1, 1024, 1024}, wide = {1, 1, 1, 1 << 20},
+                            stack = {2, 2, 1, 1 << 18}, small = {1, 1, 8, 8};
+    const struct sum_case cases[] = {
+        {2, square, MMUL_PLACE_PARTIAL}, {3, square, MMUL_PLACE_ROWS},
+        {4, square, MMUL_PLACE_ROWS},    {4, small, MMUL_PLACE_PARTIAL},
+        {2, wide, MMUL_PLACE_PARTIAL},   {3, wide, MMUL_PLACE_COLS},
+        {4, wide, MMUL_PLACE_COLS},      {4, stack, MMUL_PLACE_ROWS},
+        {5, stack, MMUL_PLACE_COLS}};
+    const double weights[] = {1, 1, 1, 1, 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct sum_case *c = &cases[i];
+        const int nodes = c->nodes;
+        unsigned maps[8];
+        struct mmul_program_plan *plan = NULL;
+        struct mmul_error err;
+        struct mmul_cluster *cluster = make_measured_cluster(nodes, 1, maps);
+        for (int node = 0; node < nodes; node++)
+            cluster->nodes[node].root_link.bytes_per_second = 1.2e8;
+        struct mmul_program *p = new_program();
+        const int parts = place(p, load(p, "X", c->shape), MMUL_PLACE_PARTIAL);
+        const int whole = place(p, parts, MMUL_PLACE_REPLICATE);
+        const struct mmul_program_request request = {
+            .program = p, .cluster = cluster, .weights = weights};
+        if (mmul_program_plan_make(&request, &plan, &err) != MMUL_OK)
+            fail_msg("%s", err.text);
+        const double bytes = mmul_shape_data_bytes(c->shape, MMUL_F32);
+        double sent = 0;
+        const struct mmul_program_step *last = NULL;
+        for (int s = 0; s < plan->step_count; s++) {
+            const struct mmul_program_step *step = &plan->steps[s];
+            if (step->kind != MMUL_STEP_MOVE || mmul_place_is_file(plan, step->operands[0]))
+                continue;
+            sent += step->network_bytes;
+            last = step;
+        }
+        assert_non_null(last);
+        assert_int_equal(plan->places[last->result].placement.kind, MMUL_PLACE_REPLICATE);
+        if (plan->places[last->operands[0]].placement.kind != c->by)
+            fail_msg("case %zu (value %d): by way of %s", i, whole,
+                     mmul_placement_name(plan->places[last->operands[0]].placement.kind));
+        const double each = c->by == MMUL_PLACE_PARTIAL ? nodes : 2;
+        assert_true(fabs(sent - each * (nodes - 1) * bytes) < 1);
+        mmul_program_plan_destroy(plan);
+        mmul_program_destroy(p);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
 static void a_placement_without_a_rule_is_refused(void **state) {
     (void)state;
     unsigned maps[8];
@@ -743,6 +803,7 @@ int main(void) {
         cmocka_unit_test_teardown(a_product_overlaps_its_file_transfers, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_longer_loop_needs_no_more_memory, assert_no_live_bytes),
         cmocka_unit_test_teardown(moves_between_nodes_begin_early, assert_no_live_bytes),
+        cmocka_unit_test_teardown(sums_for_all_nodes_take_the_shorter_path, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_placement_without_a_rule_is_refused, assert_no_live_bytes),
         cmocka_unit_test_teardown(given_weights_count_without_measured_speeds,
                                   assert_no_live_bytes),

@@ -108,8 +108,9 @@ static struct lines describe_lines(struct mmul_stage *stage) {
 
 // Returns the index of a matrix's lines in the vector, for the part that a rank holds.
 static int64_t find_line_index(const struct lines *l, int rank, int64_t matrix) {
-    int64_t part =
-        l->sums.count > l->sums.matrices * l->sums.length ? rank / l->move.to.col_parts : 0;
+    const int64_t part = l->sums.parts == 1 ? 0
+                         : l->sums.by_cols  ? rank / l->move.to.col_parts
+                                            : rank;
     return (part * l->sums.matrices + matrix) * l->sums.length;
 }
 

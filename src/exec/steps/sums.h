@@ -45,7 +45,8 @@ bool mmul_sums_are_contributed(const struct mmul_stage *stage, int round);
 // double.
 // These sums are added over all ranks beside the move, and the holders of the result compare its
 // lines with them. Summands were checked as products before, so this checks the addition on and
-// between nodes. Lines are columns if the result is split by columns, else rows.
+// between nodes. Lines are columns if the result is split by columns, else rows. If the columns
+// outnumber the rows of all parts, lines are the rows of each part.
 
 // Returns the weight of the element at this place of its line: from 1/2 to 1, as if at random, so
 // that elements of a line cannot change places unseen.

@@ -288,9 +288,14 @@ static struct traffic traffic_between_rank_groups(const struct mmul_program_cost
 }
 
 // Returns the number of lines of a sum, as its check counts them (exec/steps/sums.h).
-static double lines_of(struct mmul_shape shape, enum mmul_placement_kind to) {
-    bool by_cols = to == MMUL_PLACE_COLS || to == MMUL_PLACE_GRID || to == MMUL_PLACE_GRID_COLS;
-    return (double)shape.batch * (double)shape.depth * (double)(by_cols ? shape.cols : shape.rows);
+static double lines_of(const struct mmul_program_costs *c, struct mmul_shape shape,
+                       enum mmul_placement_kind to) {
+    const double rows = (double)shape.rows, cols = (double)shape.cols;
+    const bool by_cols = to == MMUL_PLACE_GRID || to == MMUL_PLACE_GRID_COLS;
+    return (double)shape.batch * (double)shape.depth *
+           (to == MMUL_PLACE_COLS ? fmin(c->size * rows, cols)
+            : by_cols             ? cols
+                                  : rows);
 }
 
 // Returns the seconds of `sums` sums over all nodes, of vectors of `bytes` bytes together. Long
@@ -332,7 +337,7 @@ static struct move_cost make_move_cost(const struct mmul_program_costs *c,
     // The check adds two doubles per line.
     if (from == MMUL_PLACE_PARTIAL && to != MMUL_PLACE_PARTIAL)
         cost.here += all * (1 + widest) / slowest_check(c) +
-                     sums_seconds(c, 1, 2 * (double)sizeof(double) * lines_of(value->shape, to));
+                     sums_seconds(c, 1, 2 * (double)sizeof(double) * lines_of(c, value->shape, to));
     if (from == MMUL_PLACE_FILE || to == MMUL_PLACE_FILE)
         cost.here += all / MMUL_FILE_BYTES_PER_SECOND;
     if (t.seconds > 0)
@@ -395,24 +400,32 @@ static bool move_exists(const struct mmul_program_costs *c, enum mmul_placement_
            !(is_apart && to == MMUL_PLACE_PARTIAL);
 }
 
+// Returns the split placement in which more ranks have a part.
+static enum mmul_placement_kind find_halfway(const struct mmul_program_costs *c,
+                                             struct mmul_shape shape) {
+    const int64_t rows = mmul_shape_matrices(shape) * shape.rows;
+    return c->groups == 1 && rows < c->size && rows < shape.cols ? MMUL_PLACE_COLS
+                                                                 : MMUL_PLACE_ROWS;
+}
+
 struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs *costs,
                                                 const struct mmul_value *value, unsigned have,
                                                 enum mmul_placement_kind to) {
-    const enum mmul_placement_kind rows = MMUL_PLACE_ROWS;
+    const enum mmul_placement_kind by = find_halfway(costs, value->shape);
     struct mmul_program_path best = {.seconds = INFINITY};
-    double ignored, onward = mmul_program_move_seconds(costs, value, rows, to, &ignored);
+    double ignored, onward = mmul_program_move_seconds(costs, value, by, to, &ignored);
     for (int kind = 0; kind < MMUL_PLACEMENTS; kind++) {
         const enum mmul_placement_kind from = (enum mmul_placement_kind)kind;
         if ((have >> kind & 1) == 0)
             continue;
         double direct = mmul_program_move_seconds(costs, value, from, to, &ignored);
         if (move_exists(costs, from, to) && direct < best.seconds)
-            best = (struct mmul_program_path){from, false, direct};
-        double by_rows = mmul_program_move_seconds(costs, value, from, rows, &ignored) + onward;
-        // By way of rows the product could not read the file itself.
+            best = (struct mmul_program_path){from, from, direct};
+        double in_two = mmul_program_move_seconds(costs, value, from, by, &ignored) + onward;
+        // In two moves the product could not read the file itself.
         const bool at_once = costs->streams && from == MMUL_PLACE_FILE;
-        if (from != rows && to != rows && !at_once && by_rows < best.seconds)
-            best = (struct mmul_program_path){from, true, by_rows};
+        if (from != by && to != by && !at_once && in_two < best.seconds)
+            best = (struct mmul_program_path){from, by, in_two};
     }
     return best;
 }
@@ -437,7 +450,7 @@ struct mmul_program_path mmul_program_find_rank_group_path(
                     : mmul_program_rank_group_move_seconds(from_costs, to_costs, value, from, to,
                                                            &ignored);
         if (seconds < best.seconds)
-            best = (struct mmul_program_path){from, by_rows, seconds};
+            best = (struct mmul_program_path){from, by_rows ? rows : from, seconds};
     }
     return best;
 }

@@ -85,10 +85,11 @@ double mmul_program_rank_group_move_seconds(const struct mmul_program_costs *fro
                                             enum mmul_placement_kind to, double *bytes);
 
 // A path of a value from one of the placements in the set `have` (a bit per kind) to another
-// placement: from the nearest of them, directly or by way of rows.
+// placement: from the nearest of them, directly or by way of rows. A value with fewer rows than
+// ranks goes by way of columns instead. Summands that every node needs take this way if it is
+// shorter: the nodes add up a part each, and then send it to all others.
 struct mmul_program_path {
-    enum mmul_placement_kind from;
-    bool by_rows;
+    enum mmul_placement_kind from, by; // equal: directly
     double seconds;
 };
 struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs *costs,

@@ -229,14 +229,12 @@ static double follow_rule(struct search *s, int index, const struct mmul_rule *r
         struct mmul_program_path path = find_path(s, o, i, have, rule->operands[i]);
         seconds += path.seconds;
         if (i < MMUL_FACTORS)
-            joined[i] =
-                !path.by_rows && (mmul_program_is_joined_move(path.from, rule->operands[i]) ||
-                                  is_read_from_file(s, index, rule, i, have));
+            joined[i] = path.by == path.from &&
+                        (mmul_program_is_joined_move(path.from, rule->operands[i]) ||
+                         is_read_from_file(s, index, rule, i, have));
         if (is_saved || is_handed_on)
             wanted = 0;
-        if (path.by_rows)
-            wanted |= 1U << MMUL_PLACE_ROWS;
-        set_slot(state, slot, have | wanted);
+        set_slot(state, slot, have | 1U << path.by | wanted);
     }
     if (joined[0] || joined[1])
         seconds -= mmul_program_overlap_saving(s->costs, s->program, o, rule, joined);

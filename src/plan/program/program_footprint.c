@@ -80,12 +80,16 @@ static bool is_blockwise_product(const struct mmul_program_plan *plan,
 
 struct mmul_sum_lines mmul_program_sum_lines(const struct mmul_move *move) {
     const struct mmul_placement *to = &move->to;
-    struct mmul_sum_lines l = {.by_cols = to->col_offsets != NULL};
+    struct mmul_sum_lines l = {.matrices = mmul_shape_matrices(move->shape), .parts = 1};
+    const bool has_rows_apart =
+        to->kind == MMUL_PLACE_COLS && to->col_parts * move->shape.rows < move->shape.cols;
+    l.by_cols = to->col_offsets != NULL && !has_rows_apart;
     l.length = l.by_cols ? move->shape.cols : move->shape.rows;
-    l.matrices = mmul_shape_matrices(move->shape);
-    l.count = l.matrices * l.length;
-    if (l.by_cols && to->row_offsets != NULL)
-        l.count *= to->row_parts;
+    if (has_rows_apart)
+        l.parts = to->col_parts;
+    else if (l.by_cols && to->row_offsets != NULL)
+        l.parts = to->row_parts;
+    l.count = l.parts * l.matrices * l.length;
     return l;
 }
 

@@ -46,10 +46,11 @@ enum mmul_segment_user mmul_program_segment_user(const struct mmul_program_plan 
 int64_t mmul_sums_bytes(const struct mmul_sums *sums, int ranks);
 
 // Lines of a move's result with sums to compare: the sums of all lines, then their sizes, for each
-// row of parts, matrix and line.
+// part, matrix and line. A part is a row of the mesh; or, if the result has few long rows that are
+// split by columns, the columns of a rank. Else there is one.
 struct mmul_sum_lines {
     bool by_cols;
-    int64_t length, matrices, count;
+    int64_t parts, matrices, length, count;
 };
 struct mmul_sum_lines mmul_program_sum_lines(const struct mmul_move *move);
 

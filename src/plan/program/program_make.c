@@ -213,11 +213,11 @@ static enum mmul_status bring_value(struct making *m, int value, enum mmul_place
     struct mmul_program_path path = mmul_program_find_path(
         mmul_program_costs_of(plan, v->rank_group), v, placements_of(m, value), to);
     int from = place_of[path.from];
-    if (path.by_rows) {
-        enum mmul_status status = add_move(m, from, MMUL_PLACE_ROWS, operation, err);
+    if (path.by != path.from) {
+        enum mmul_status status = add_move(m, from, path.by, operation, err);
         if (status != MMUL_OK)
             return status;
-        from = place_of[MMUL_PLACE_ROWS] = plan->place_count - 1;
+        from = place_of[path.by] = plan->place_count - 1;
     }
     return add_move(m, from, to, operation, err);
 }
@@ -234,13 +234,12 @@ static enum mmul_status hand_to_rank_group(struct making *m, int index, struct m
     const struct mmul_program_path path = mmul_program_find_rank_group_path(
         from_costs, to_costs, v, placements_of(m, o->operands[0]), to);
     int *place_of = m->place_of + (int64_t)o->operands[0] * KINDS;
-    enum mmul_placement_kind from = path.from;
-    if (path.by_rows && place_of[MMUL_PLACE_ROWS] < 0) {
-        if (add_move(m, place_of[from], MMUL_PLACE_ROWS, index, err) != MMUL_OK)
+    const enum mmul_placement_kind from = path.by;
+    if (place_of[from] < 0) {
+        if (add_move(m, place_of[path.from], from, index, err) != MMUL_OK)
             return err->status;
-        place_of[MMUL_PLACE_ROWS] = plan->place_count - 1;
+        place_of[from] = plan->place_count - 1;
     }
-    from = path.by_rows ? MMUL_PLACE_ROWS : from;
     struct mmul_program_step step = begin_step(MMUL_STEP_MOVE, index);
     step.operands[0] = place_of[from];
     step.seconds = mmul_program_rank_group_move_seconds(from_costs, to_costs, v, from, to,
