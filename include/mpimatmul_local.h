@@ -808,6 +808,29 @@ MMUL_API void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool 
 MMUL_API enum mmul_status mmul_diagnosis_json(const struct mmul_diagnosis *diagnosis, char **text,
                                               struct mmul_error *err);
 
+// A command that starts mpirun, for another try, without the hosts that do not answer.
+struct mmul_remaining_command;
+
+// Asks the hosts that `words` (up to NULL) give to mpirun with --hostfile, --machinefile or --host.
+// Each is asked like a machine of mmul_diagnosis_create, with the same `program` and
+// `limit_seconds`. Takes seconds. The caller must ignore SIGPIPE. Fails: MMUL_ERR_NO_INPUT or
+// MMUL_ERR_DATA (hosts, tune), MMUL_ERR_CREATE (a temporary hostfile), MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_remaining_command_create(const char *const *words,
+                                                        const char *program, double limit_seconds,
+                                                        struct mmul_remaining_command **remaining,
+                                                        struct mmul_error *err);
+// Also removes its temporary hostfiles. NULL is legal.
+MMUL_API void mmul_remaining_command_destroy(struct mmul_remaining_command *remaining);
+
+// Returns the hosts that do not answer, "node2, node3", their number and that of the others. All
+// are 0 if the command names no hosts.
+MMUL_API const char *mmul_remaining_command_silent(const struct mmul_remaining_command *remaining,
+                                                   int *silent_count, int *host_count);
+
+// Returns the words of the command without the hosts that do not answer, up to NULL; NULL if no
+// host is left, or the command names none.
+MMUL_API char *const *mmul_remaining_command_words(const struct mmul_remaining_command *remaining);
+
 // Runs the remote side on each of these machines: answers questions from stdin on stdout until
 // stdin ends. The process exits after two minutes without a question.
 MMUL_API enum mmul_status mmul_doctor_answer(struct mmul_error *err);

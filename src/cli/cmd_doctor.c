@@ -11,15 +11,6 @@
 #include "cli/launcher.h"
 #include "cli/print.h"
 
-// Returns the program's name for the other machines. Like mpirun, a plain name is searched in their
-// PATH and a path is used as it is.
-static const char *program_name(char path[static PATH_MAX]) {
-    const char *called = program_invocation_name;
-    if (strchr(called, '/') == NULL || realpath(called, path) == NULL)
-        return called;
-    return path;
-}
-
 static enum mmul_status diagnose(const struct call *call, const char *folder,
                                  struct mmul_diagnosis **diagnosis, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
@@ -30,7 +21,7 @@ static enum mmul_status diagnose(const struct call *call, const char *folder,
         return mmul_cli_fail(err, MMUL_ERR_USAGE,
                              "doctor: the name of the folder has a line break");
     const struct mmul_doctor_options options = {
-        .program = program_name(program),
+        .program = mmul_launcher_program_name(program),
         .hostfile = values[OPT_HOSTFILE].text,
         .tune = values[OPT_MPI_TUNE].text,
         .folder = path,

@@ -69,4 +69,4 @@ extern const struct command mmul_command_mul, mmul_command_gen, mmul_command_inf
     mmul_command_calibrate, mmul_command_tune, mmul_command_doctor, mmul_command_run,
     mmul_command_add, mmul_command_sub, mmul_command_transpose, mmul_command_map,
     mmul_command_reduce, mmul_command_topk, mmul_command_kept, mmul_command_report,
-    mmul_command_compare, mmul_command_top;
+    mmul_command_compare, mmul_command_top, mmul_command_retry;

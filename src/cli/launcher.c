@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -55,6 +56,13 @@ struct launcher mmul_launcher_find(void) {
                              .has_several_commands =
                                  joins && contexts != NULL && atoi(contexts) > 1,
                              .nodes_without_barrier = count_unmet_nodes()};
+}
+
+const char *mmul_launcher_program_name(char path[static PATH_MAX]) {
+    const char *called = program_invocation_name;
+    if (strchr(called, '/') == NULL || realpath(called, path) == NULL)
+        return called;
+    return path;
 }
 
 // ---------------------------------------------------------------------------- settings of the user

@@ -3,6 +3,7 @@
 // and hwloc for the start of MPI.
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 
 // Findings from the environment before MPI starts.
@@ -16,6 +17,10 @@ struct launcher {
 };
 
 struct launcher mmul_launcher_find(void);
+
+// Returns the name of this program for other machines. As with mpirun, a plain name is searched in
+// their PATH and a path is used as it is.
+const char *mmul_launcher_program_name(char path[static PATH_MAX]);
 
 // Sets environment variables of Open MPI and hwloc until mmul_mpi_settings_restore. A value set by
 // the user, in the environment or in a file of Open MPI, stays. Call directly before MPI_Init, and

@@ -161,6 +161,7 @@ static const struct option_row rows[OPT_COUNT] = {
                       "machines, as for mpirun", 0, 0},
     [OPT_MPI_TUNE] = {"tune", 0, OPTION_TEXT, 0, "FILE", NULL, "none", "file for mpirun --tune", 0,
                       0},
+    [OPT_TRIES] = {"tries", 0, OPTION_INTEGER, 0, "N", "5", NULL, "starts of the command", 1, 1000},
     [OPT_FOLDER] = {"output", 'o', OPTION_TEXT, 0, "DIR", NULL, "the current folder",
                     "where results will be written", 0, 0},
     [OPT_TIMEOUT] = {"timeout", 0, OPTION_REAL, 0, "S", "5", NULL, "time for a machine to answer",

@@ -91,6 +91,7 @@ enum option_id {
     OPT_TEST,
     OPT_HOSTFILE,
     OPT_MPI_TUNE,
+    OPT_TRIES,
     OPT_FOLDER,
     OPT_TIMEOUT,
     OPT_PROBE,

@@ -138,6 +138,47 @@ void mmul_hostfile_fini(struct mmul_hostfile *hostfile) {
     *hostfile = (struct mmul_hostfile){.hosts = NULL};
 }
 
+static enum mmul_status parse_list_entry(char *entry, struct mmul_host *host,
+                                         struct mmul_error *err) {
+    char *number = strrchr(entry, ':');
+    int64_t slots = 1;
+    if (number != NULL)
+        *number++ = '\0';
+    if (number != NULL && strcmp(number, "*") == 0)
+        slots = 0;
+    else if (number != NULL &&
+             mmul_parse_int64(number, "slots", 1, SLOTS_MAX, &slots, err) != MMUL_OK)
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "--host: slots '%s' of '%s' are not a whole number from 1 to %d", number,
+                         entry, SLOTS_MAX);
+    if (!is_host_name(entry))
+        return mmul_fail(err, MMUL_ERR_DATA, "--host: '%s' is not the name of a host", entry);
+    *host = (struct mmul_host){.slots = (int)slots};
+    mmul_text_copy(host->name, sizeof host->name, entry);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_host_list_parse(const char *list, struct mmul_hostfile *hosts,
+                                      struct mmul_error *err) {
+    struct mmul_hostfile found = {.hosts = NULL};
+    char *text = NULL;
+    int entries = 1;
+    for (const char *c = list; *c != '\0'; c++)
+        entries += *c == ',';
+    enum mmul_status status = mmul_copy_text(list, &text, err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(found.hosts, entries, "a list of hosts", err);
+    for (char *rest = text, *entry; status == MMUL_OK && (entry = strsep(&rest, ",")) != NULL;)
+        if (*entry != '\0')
+            status = parse_list_entry(entry, &found.hosts[found.count++], err);
+    mmul_free(text);
+    if (status == MMUL_OK)
+        *hosts = found;
+    else
+        mmul_hostfile_fini(&found);
+    return status;
+}
+
 // ------------------------------------------------------------------------------------------- names
 
 const char *mmul_host_without_user(const char *name) {

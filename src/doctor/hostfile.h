@@ -39,6 +39,12 @@ enum mmul_status mmul_hostfile_load(const char *path, struct mmul_hostfile *host
                                     struct mmul_error *err);
 void mmul_hostfile_fini(struct mmul_hostfile *hostfile);
 
+// Parses the value of mpirun's --host: "node1,node2:4,node3:*". As in mpirun, a host without a
+// number has one slot; '*' leaves the slots at 0. Released with mmul_hostfile_fini. Fails with
+// MMUL_ERR_DATA.
+enum mmul_status mmul_host_list_parse(const char *list, struct mmul_hostfile *hosts,
+                                      struct mmul_error *err);
+
 // Makes the name that mpirun uses for a host: without its domain, unless domains are kept or the
 // name is an address. Returns `called`.
 char *mmul_host_mpirun_name(const struct mmul_host *host, bool keeps_domains,

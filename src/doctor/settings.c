@@ -58,8 +58,7 @@ static void look_up_parameter(const struct sources *sources, const char *name, c
         (void)find_parameter(sources->system, name, value, capacity);
 }
 
-// Reads a boolean as Open MPI does: a number, or a word.
-static bool is_true_value(const char *value) {
+bool mmul_settings_is_true(const char *value) {
     return strtol(value, NULL, 10) != 0 || strncmp(value, "t", 1) == 0 ||
            strncmp(value, "y", 1) == 0 || strncmp(value, "enable", 6) == 0;
 }
@@ -92,7 +91,7 @@ enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *sett
                       sizeof settings->binding);
     char keeps_domains[32] = "";
     look_up_parameter(&sources, "orte_keep_fqdn_hostnames", keeps_domains, sizeof keeps_domains);
-    settings->keeps_domains = is_true_value(keeps_domains);
+    settings->keeps_domains = mmul_settings_is_true(keeps_domains);
     settings->root_allowed =
         is_set_to_one("OMPI_ALLOW_RUN_AS_ROOT") && is_set_to_one("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
     MMUL_FREE_ALL(sources.tune, sources.user, sources.system);

@@ -24,6 +24,9 @@ struct mmul_settings {
 enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *settings,
                                     struct mmul_error *err);
 
+// Reads a boolean as Open MPI does: a number, or a word.
+bool mmul_settings_is_true(const char *value);
+
 // Returns true if Open MPI may send the ranks' data over this interface.
 bool mmul_settings_allow_address(const struct mmul_settings *settings,
                                  const struct mmul_address *address);

@@ -366,9 +366,10 @@ enum mmul_status mmul_survey_run(const struct mmul_survey_request *order, struct
     if (status == MMUL_OK) {
         collect_answers(&state, order->limit_seconds + START_SECONDS, store_hello);
         collect_facts(&state);
-        status = list_links(&state, err);
     }
-    if (status == MMUL_OK)
+    if (status == MMUL_OK && !order->skips_connections)
+        status = list_links(&state, err);
+    if (status == MMUL_OK && !order->skips_connections)
         status = test_links(&state, err);
     for (int m = 0; state.conversations != NULL && m < visit->machine_count; m++) {
         if (state.active != NULL)

@@ -61,7 +61,8 @@ struct mmul_survey_request {
     const struct mmul_settings *settings;
     const char *program; // path of the program on other machines
     const char *folder;
-    double limit_seconds; // for a machine's answer
+    double limit_seconds;   // for a machine's answer
+    bool skips_connections; // asks the machines, but lets none connect to another
 };
 
 // Asks all machines at the same time, then lets them connect to each other. Up to 16 machines

@@ -5,7 +5,7 @@
 load helper
 
 commands=(mul gen info convert diff verify split join devices plan bench calibrate tune doctor
-    run add sub transpose map reduce topk kept report compare top)
+    run add sub transpose map reduce topk kept report compare top retry)
 
 @test "--help lists the commands of this version and no others" {
     program --help
