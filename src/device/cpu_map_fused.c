@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Several element-wise operations in sequence, piece by piece, so that intermediate values stay in
 // the cache.
+// Each operation alone takes 1.4 times as long in AdamW, without non-temporal stores 1.1 times
+// (bench/ledger.md).
 #include "device/cpu_map_elements.h"
 
 #include <string.h>

@@ -5,6 +5,7 @@
 // Numbers, names, seeds and outputs may differ. Root chooses the plan; every rank has its own copy
 // under the same number. Plans with products that read or write files themselves are not cached,
 // because the mapping and the type depend on each file.
+// Without the cache a turn of ten operations on 8 x 8 takes 6.0 times as long (bench/ledger.md).
 #pragma once
 
 #include "exec/job/program.h"

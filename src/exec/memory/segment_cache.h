@@ -4,6 +4,7 @@
 // the same size takes it. In a new segment every page must be faulted in, which costs more than
 // many steps. The cache lasts from one run of a plan to the next, with small segments of other
 // programs between; making another plan empties it.
+// Without the cache a turn of ten operations on 8 x 8 takes 2.5 times as long (bench/ledger.md).
 #pragma once
 
 #include "comm/shared_memory.h"

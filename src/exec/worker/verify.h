@@ -81,6 +81,8 @@ struct mmul_projection {
 
 // The projection of a piece that outlives the products of one verifier, for other products that
 // read the same value.
+// Without it the check of a program that reads one large operand again and again takes 3.8 times as
+// long (bench/ledger.md).
 struct mmul_saved_projection {
     const void *begin, *end; // its memory; NULL: none
     int64_t units, ld, k;

@@ -13,6 +13,8 @@
 //
 // A group has at most one operation that does not work by elements or rows, its head, such as a
 // product. The head is made first, and all others work on its result.
+// Without fusion a turn of AdamW takes 3.3 times as long, a product with four operations 1.2 times
+// (bench/ledger.md).
 #include "plan/program/program_planning.h"
 
 #include <math.h>

@@ -7,6 +7,7 @@
 // results of a walk hold for thousands of ranks. Pure.
 //
 // With at most MMUL_FOLD_RANKS ranks and MMUL_FOLD_PASSES passes nothing is folded.
+// Without folding a plan of 4,096 ranks takes more than 40 s instead of 0.34 (bench/ledger.md).
 #pragma once
 
 #include "plan/cost/cost.h"
