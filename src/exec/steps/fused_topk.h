@@ -4,8 +4,8 @@
 // is made tile by tile in memory of the search, multiplied and checked like any product. The best
 // elements of a tile's rows are merged with those of the tiles to its left. Runs on the compute
 // thread. Moves no data between ranks.
-// The reason is memory: 60 MiB of values instead of 1527 for the top 5 of 20000 x 20000. The time
-// is the same within 2 % (bench/ledger.md).
+// The reason is memory: 60 MiB of values instead of 1527 for the top 5 of 20000 x 20000. No
+// difference of time was found (bench/ledger.md).
 #pragma once
 
 #include "plan/program/program_footprint.h"

@@ -18,6 +18,9 @@
 //
 // The messages travel with the heartbeat (exec/conduct/heartbeat.h), which ends only when no
 // request is left.
+//
+// Without it a product takes 1.6 times as long if one of two hosts is slowed down half-way
+// (bench/ledger.md).
 #pragma once
 
 #include "exec/tasks/steals.h"
