@@ -12,6 +12,7 @@
 #include "io/file_stat.h"
 #include "io/matrix_file.h"
 #include "io/output_file.h"
+#include "io/selection.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 
@@ -31,6 +32,22 @@ bool mmul_file_can_map(int fd, bool writable) {
     return mapped != MAP_FAILED;
 }
 
+// Narrows the extent of the whole stack to the selection. Returns false if the selection lies apart
+// in it.
+static bool narrow_extent(struct mmul_extent *extent, const struct mmul_selection *selection,
+                          enum mmul_dtype dtype) {
+    int64_t first;
+    if (selection == NULL)
+        return true;
+    if (!mmul_selection_is_contiguous(selection, &first))
+        return false;
+    first *= (int64_t)mmul_dtype_bytes(dtype);
+    extent->offset += first;
+    if (extent->memory != NULL)
+        extent->memory = (char *)extent->memory + first;
+    return true;
+}
+
 // Mappings begin on a page, so the offset decides for a file, the pointer for memory.
 static bool is_aligned(const struct mmul_extent *extent, enum mmul_dtype dtype) {
     uint64_t address =
@@ -47,7 +64,8 @@ bool mmul_matrix_extent(const struct mmul_matrix *matrix, enum mmul_dtype dtype,
                                 .path = matrix->path,
                                 .offset = matrix->data_offset,
                                 .modified_ns = mmul_stat_nanoseconds(matrix->stored)};
-    if (info->stored != dtype || info->fortran_order || info->big_endian)
+    if (info->stored != dtype || info->fortran_order || info->big_endian ||
+        !narrow_extent(&found, matrix->selection, info->stored))
         return false;
     if (mmul_shape_bytes(info->shape, info->stored, &found.bytes, &ignored) != MMUL_OK)
         return false;
@@ -65,6 +83,8 @@ bool mmul_output_extent(const struct mmul_output *output, enum mmul_dtype dtype,
         .memory = output->memory, .fd = output->fd, .offset = output->data_offset};
     if (output->dtype != dtype || (found.memory == NULL && !output->is_reserved))
         return false; // also for an expected output
+    if (!narrow_extent(&found, output->selection, output->dtype))
+        return false;
     if (mmul_shape_bytes(output->shape, output->dtype, &found.bytes, &ignored) != MMUL_OK)
         return false;
     if (!is_aligned(&found, output->dtype) ||

@@ -274,6 +274,7 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
     if (matrix == NULL)
         return;
     release_file(matrix);
+    mmul_selection_destroy(matrix->selection);
     MMUL_FREE_ALL(matrix->fortran, matrix->reordered, matrix->name, matrix->path, matrix->tensor,
                   matrix);
 }

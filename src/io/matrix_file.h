@@ -5,6 +5,7 @@
 
 #include "io/address.h"
 #include "io/input_file.h"
+#include "io/selection.h"
 
 struct mmul_matrix {
     char *name;   // owned, as the caller gave it
@@ -19,8 +20,10 @@ struct mmul_matrix {
     void *reordered;              // owned: memory that contains `memory`; NULL: not ours
     void *fortran;                // owned: `stored` elements in Fortran order; NULL: C order
     struct mmul_axis_range range; // range of the first axis, applied after opening
-    bool missing_is_nan;          // empty cells of a table as text are NaN
-    struct timespec stored;       // last write to fd, as of opening
+    // Owned: the part of the stored stack that `info.shape` describes; NULL: all of it.
+    struct mmul_selection *selection;
+    bool missing_is_nan;    // empty cells of a table as text are NaN
+    struct timespec stored; // last write to fd, as of opening
     // Changed by several threads at once: accessed only through __atomic builtins.
     int64_t overflows;
 };
@@ -54,6 +57,13 @@ enum mmul_status mmul_matrix_locate_tensor(struct mmul_matrix *matrix,
                                            const struct mmul_tensors *tensors,
                                            const struct mmul_tensor_entry *entry,
                                            struct mmul_error *err);
+
+// Narrows the open matrix to a selection of its stack, which it takes over. All reads deliver the
+// selection from then on.
+void mmul_matrix_select(struct mmul_matrix *matrix, struct mmul_selection *selection);
+
+// Returns the shape of the stack in the file or memory: that of `info` without a selection.
+struct mmul_shape mmul_matrix_stored_shape(const struct mmul_matrix *matrix);
 
 // Checks the length of the file against the header in info and data_offset. Fails with
 // MMUL_ERR_DATA.

@@ -39,6 +39,16 @@ struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix) {
     return info;
 }
 
+void mmul_matrix_select(struct mmul_matrix *matrix, struct mmul_selection *selection) {
+    matrix->selection = selection;
+    matrix->info.shape = mmul_selection_shape(selection);
+}
+
+struct mmul_shape mmul_matrix_stored_shape(const struct mmul_matrix *matrix) {
+    return matrix->selection != NULL ? mmul_selection_stored(matrix->selection)
+                                     : matrix->info.shape;
+}
+
 int64_t mmul_matrix_overflows(const struct mmul_matrix *matrix) {
     return matrix->overflows;
 }
@@ -63,7 +73,7 @@ int64_t mmul_matrix_memory_bytes(const struct mmul_matrix *matrix) {
     struct statfs system;
     struct stat file;
     int64_t elements = 0;
-    (void)mmul_shape_count(matrix->info.shape, &elements);
+    (void)mmul_shape_count(mmul_matrix_stored_shape(matrix), &elements);
     int64_t bytes = matrix->reordered != NULL || matrix->fortran != NULL
                         ? elements * (int64_t)mmul_dtype_bytes(matrix->info.stored)
                         : 0;

@@ -82,7 +82,7 @@ static enum mmul_status fail_truncated_at(const struct mmul_matrix *matrix, int6
     struct stat now;
     int64_t bytes;
     enum mmul_status status =
-        mmul_shape_bytes(matrix->info.shape, matrix->info.stored, &bytes, err);
+        mmul_shape_bytes(mmul_matrix_stored_shape(matrix), matrix->info.stored, &bytes, err);
     if (status != MMUL_OK)
         return status;
     if (fstat(matrix->fd, &now) == 0)
@@ -116,7 +116,7 @@ static enum mmul_status read_stored_run(const struct mmul_matrix *matrix, int64_
 static enum mmul_status check_integers(const struct mmul_matrix *matrix, const void *elements,
                                        int64_t first, int64_t count, enum mmul_dtype target,
                                        struct mmul_error *err) {
-    const struct mmul_shape s = matrix->info.shape;
+    const struct mmul_shape s = mmul_matrix_stored_shape(matrix);
     // The type represents each whole number up to this one exactly.
     const int64_t limit = target == MMUL_F64 ? INT64_C(1) << 53 : 1 << 24;
     for (int64_t e = 0; e < count; e++) {
@@ -210,7 +210,7 @@ static enum mmul_status gather_tile(struct mmul_matrix *matrix, struct rectangle
                                     struct mmul_error *err) {
     uint64_t buffer[TILE_ROWS * TILE_COLS];
     unsigned char *elements = (unsigned char *)buffer;
-    struct mmul_shape shape = matrix->info.shape;
+    struct mmul_shape shape = mmul_matrix_stored_shape(matrix);
     enum mmul_dtype dtype = matrix->info.stored;
     size_t bytes_each = mmul_dtype_bytes(dtype), target_bytes = mmul_dtype_bytes(target);
     int64_t row_step = mmul_shape_matrices(shape), col_step = row_step * shape.rows;
@@ -288,10 +288,11 @@ static enum mmul_status gather_region(struct mmul_matrix *matrix, struct mmul_re
 
 // ----------------------------------------------------------------------------------------- entries
 
-static enum mmul_status read_region(struct mmul_matrix *matrix, struct mmul_region region,
-                                    int64_t begin, int64_t end, struct target to,
-                                    struct mmul_error *err) {
-    struct mmul_shape shape = matrix->info.shape;
+// Reads from a region of the stored stack.
+static enum mmul_status read_stored_region(struct mmul_matrix *matrix, struct mmul_region region,
+                                           int64_t begin, int64_t end, struct target to,
+                                           struct mmul_error *err) {
+    struct mmul_shape shape = mmul_matrix_stored_shape(matrix);
     assert(begin >= end || mmul_region_fits(shape, region, begin, end));
     if (matrix->fortran != NULL)
         return gather_region(matrix, region, begin, end, to, err);
@@ -305,6 +306,22 @@ static enum mmul_status read_region(struct mmul_matrix *matrix, struct mmul_regi
         p += run.count;
     }
     return MMUL_OK;
+}
+
+static enum mmul_status read_region(struct mmul_matrix *matrix, struct mmul_region region,
+                                    int64_t begin, int64_t end, struct target to,
+                                    struct mmul_error *err) {
+    const int64_t each = (int64_t)mmul_dtype_bytes(to.dtype);
+    enum mmul_status status = MMUL_OK;
+    for (int64_t p = begin; status == MMUL_OK && p < end;) {
+        const struct mmul_selected_piece piece =
+            mmul_selection_piece_at(matrix->selection, region, p, end);
+        status =
+            read_stored_region(matrix, piece.region, piece.begin, piece.end,
+                               (struct target){to.dtype, (char *)to.at + (p - begin) * each}, err);
+        p += piece.end - piece.begin;
+    }
+    return status;
 }
 
 enum mmul_status mmul_matrix_read(struct mmul_matrix *matrix, struct mmul_region region,

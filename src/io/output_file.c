@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "io/formats.h"
 #include "io/output_path.h"
+#include "io/selection.h"
 #include "io/standard_stream.h"
 #include "io/transfer.h"
 #include "io/unfinished_files.h"
@@ -221,6 +222,15 @@ struct mmul_shape mmul_output_shape(const struct mmul_output *output) {
     return output->shape;
 }
 
+void mmul_output_select(struct mmul_output *output, struct mmul_selection *selection) {
+    output->selection = selection;
+    output->shape = mmul_selection_shape(selection);
+}
+
+struct mmul_shape mmul_output_stored_shape(const struct mmul_output *output) {
+    return output->selection != NULL ? mmul_selection_stored(output->selection) : output->shape;
+}
+
 void mmul_output_set_sync(struct mmul_output *output, bool sync) {
     output->no_sync = !sync;
 }
@@ -281,6 +291,7 @@ static void discard_output(struct mmul_output *output) {
     if (output->locked >= 0)
         close(output->locked);
     json_decref(output->metadata);
+    mmul_selection_destroy(output->selection);
     MMUL_FREE_ALL(output->name, output->tensor, output->path, output->part, output);
 }
 

@@ -8,11 +8,14 @@
 #include "mpimatmul_local.h"
 
 struct mmul_format_row;
+struct mmul_selection;
 struct mmul_unfinished_file;
 
 struct mmul_output {
     struct mmul_shape shape;
     enum mmul_dtype dtype; // float32, float16, bfloat16; in memory also float64
+    // Owned: the part of the file's stack that `shape` describes; NULL: all of it.
+    struct mmul_selection *selection;
     int64_t data_offset;
     // Descriptor that elements are written to: the temporary file, locked, or an unnamed one. -1:
     // in memory.
@@ -55,6 +58,13 @@ static inline bool mmul_output_is_planned(const struct mmul_output *output) {
 
 // Returns true if a commit would replace this matrix's file. For inputs opened after the output.
 bool mmul_output_would_replace(const struct mmul_output *output, const struct mmul_matrix *matrix);
+
+// Narrows the output to a selection of its stack, which it takes over: elements are written there
+// from then on.
+void mmul_output_select(struct mmul_output *output, struct mmul_selection *selection);
+
+// Returns the shape of the stack in the file: that of the output without a selection.
+struct mmul_shape mmul_output_stored_shape(const struct mmul_output *output);
 
 // Packs the elements, all written by now, and waits for the disk as commit does. Afterwards commit
 // needs no more space. In a file with several outputs the last call does the work. Fails as

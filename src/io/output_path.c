@@ -22,6 +22,7 @@
 #include "io/file_stat.h"
 #include "io/lock_holder.h"
 #include "io/matrix_file.h"
+#include "io/selection.h"
 #include "io/standard_stream.h"
 #include "io/unfinished_files.h"
 #include "model/dtype.h"
@@ -309,9 +310,10 @@ bool mmul_output_needs_write_back(const struct mmul_output *output) {
 }
 
 void mmul_output_start_write_back(const struct mmul_output *output, int64_t begin, int64_t end) {
-    int64_t each = (int64_t)mmul_dtype_bytes(output->dtype);
-    (void)sync_file_range(output->fd, output->data_offset + begin * each, (end - begin) * each,
-                          SYNC_FILE_RANGE_WRITE);
+    int64_t each = (int64_t)mmul_dtype_bytes(output->dtype), first = 0;
+    if (output->selection == NULL || mmul_selection_is_contiguous(output->selection, &first))
+        (void)sync_file_range(output->fd, output->data_offset + (first + begin) * each,
+                              (end - begin) * each, SYNC_FILE_RANGE_WRITE);
 }
 
 enum mmul_status mmul_output_sync_folder(const struct mmul_output *output, struct mmul_error *err) {

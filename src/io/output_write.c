@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "io/output_file.h"
 #include "io/region_runs.h"
+#include "io/selection.h"
 #include "io/transfer.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
@@ -47,8 +48,9 @@ static enum mmul_status check_fits(const struct mmul_output *output, enum mmul_d
 }
 
 static enum mmul_status write_narrowed_floats(struct mmul_output *output, int64_t first,
-                                              int64_t count, const float *src,
+                                              int64_t count, const void *values,
                                               struct mmul_error *err) {
+    const float *src = values;
     uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
     int64_t capacity = BUFFER_BYTES / (int64_t)mmul_dtype_bytes(output->dtype);
     for (int64_t done = 0; done < count;) {
@@ -67,8 +69,9 @@ static enum mmul_status write_narrowed_floats(struct mmul_output *output, int64_
 }
 
 static enum mmul_status write_narrowed_doubles(struct mmul_output *output, int64_t first,
-                                               int64_t count, const double *src,
+                                               int64_t count, const void *values,
                                                struct mmul_error *err) {
+    const double *src = values;
     uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
     const int64_t capacity = BUFFER_BYTES / (int64_t)sizeof(double);
     enum mmul_status status = MMUL_OK;
@@ -85,50 +88,53 @@ static enum mmul_status write_narrowed_doubles(struct mmul_output *output, int64
     return status;
 }
 
+// Values in memory, and the function that stores `count` of them from element `first` of the stored
+// stack on.
+struct source {
+    const void *values;
+    size_t each;
+    enum mmul_status (*store)(struct mmul_output *output, int64_t first, int64_t count,
+                              const void *values, struct mmul_error *err);
+};
+
+// Walks the contiguous runs of the region in the file.
+static enum mmul_status write_region(struct mmul_output *output, struct mmul_region region,
+                                     int64_t begin, int64_t end, struct source from,
+                                     struct mmul_error *err) {
+    const struct mmul_shape stored = mmul_output_stored_shape(output);
+    enum mmul_status status = MMUL_OK;
+    assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
+    for (int64_t p = begin; status == MMUL_OK && p < end;) {
+        const struct mmul_selected_piece piece =
+            mmul_selection_piece_at(output->selection, region, p, end);
+        const struct mmul_run run =
+            mmul_region_run_at(stored, piece.region, piece.begin, piece.end);
+        status = from.store(output, run.element, run.count,
+                            (const char *)from.values + (size_t)(p - begin) * from.each, err);
+        p += run.count;
+    }
+    return status;
+}
+
 enum mmul_status mmul_output_write(struct mmul_output *output, struct mmul_region region,
                                    int64_t begin, int64_t end, const void *src,
                                    struct mmul_error *err) {
-    int64_t bytes_each = (int64_t)mmul_dtype_bytes(output->dtype);
-    assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
-    for (int64_t p = begin; p < end;) {
-        struct mmul_run run = mmul_region_run_at(output->shape, region, p, end);
-        enum mmul_status status = write_run(output, run.element, run.count,
-                                            (const char *)src + (p - begin) * bytes_each, err);
-        if (status != MMUL_OK)
-            return status;
-        p += run.count;
-    }
-    return MMUL_OK;
+    const struct source from = {src, mmul_dtype_bytes(output->dtype), write_run};
+    return write_region(output, region, begin, end, from, err);
 }
 
 enum mmul_status mmul_output_write_float(struct mmul_output *output, struct mmul_region region,
                                          int64_t begin, int64_t end, const float *src,
                                          struct mmul_error *err) {
-    if (output->dtype == MMUL_F32)
-        return mmul_output_write(output, region, begin, end, src, err);
-    assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
-    for (int64_t p = begin; p < end;) {
-        struct mmul_run run = mmul_region_run_at(output->shape, region, p, end);
-        enum mmul_status status =
-            write_narrowed_floats(output, run.element, run.count, src + (p - begin), err);
-        if (status != MMUL_OK)
-            return status;
-        p += run.count;
-    }
-    return MMUL_OK;
+    const struct source from = {src, sizeof *src,
+                                output->dtype == MMUL_F32 ? write_run : write_narrowed_floats};
+    return write_region(output, region, begin, end, from, err);
 }
 
 enum mmul_status mmul_output_write_double(struct mmul_output *output, struct mmul_region region,
                                           int64_t begin, int64_t end, const double *src,
                                           struct mmul_error *err) {
-    if (output->dtype == MMUL_F64)
-        return mmul_output_write(output, region, begin, end, src, err);
-    assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
-    enum mmul_status status = MMUL_OK;
-    for (int64_t p = begin; status == MMUL_OK && p < end;) {
-        struct mmul_run run = mmul_region_run_at(output->shape, region, p, end);
-        status = write_narrowed_doubles(output, run.element, run.count, src + (p - begin), err);
-        p += run.count;
-    }
-    return status;
+    const struct source from = {src, sizeof *src,
+                                output->dtype == MMUL_F64 ? write_run : write_narrowed_doubles};
+    return write_region(output, region, begin, end, from, err);
 }
