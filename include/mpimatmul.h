@@ -226,6 +226,9 @@ struct mmul_program_options {
     // on root alone, too, with or without this option. Programs with weights, kept sets,
     // placements, keep_values, record or reproducible run on all ranks.
     bool may_run_on_root;
+    // An output with a journal (mmul_matmul_resume): finished work is recorded at most this often,
+    // in seconds. 0: never.
+    double journal_seconds;
 };
 
 // Collective. Sends root's program to all ranks and plans it identically on each. The plan has a

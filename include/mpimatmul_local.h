@@ -392,6 +392,11 @@ struct mmul_output_request {
     // Name (any text) of the tensor in a .npz or .safetensors file; `path` is then the file alone.
     // Copied. NULL: `path` decides.
     const char *tensor;
+    // Folder of the output's journal, NAME.journal (mmul_matmul_resume); "": beside the output. If
+    // the journal exists, `path.part` is not replaced but continued. A failed run then keeps both,
+    // a commit removes the journal. Not for standard output, formats that are packed (.npz and
+    // text), and with beside or metadata. NULL: no journal.
+    const char *journal;
 };
 
 // Returns the length of FILE in an output path FILE:TENSOR. several: the file may have more
@@ -417,7 +422,7 @@ MMUL_API bool mmul_path_is_stdout(const char *path);
 // Fails: MMUL_ERR_USAGE (an unknown ending, an unsuitable bin_version), MMUL_ERR_CREATE (folder
 // missing or not writable, path is a folder, path is an input, another run writes it, `path.part`
 // is another user's, has several links or is no file), MMUL_ERR_IO (no space), MMUL_ERR_DATA (a
-// size beyond int32 in .bin).
+// size beyond int32 in .bin). A journal that was left beside `path.part` is removed with it.
 MMUL_API enum mmul_status mmul_output_create(const struct mmul_output_request *request,
                                              struct mmul_output **output, struct mmul_error *err);
 
@@ -935,6 +940,26 @@ struct mmul_matmul {
 MMUL_API enum mmul_status mmul_matmul_result(const struct mmul_matmul *args,
                                              struct mmul_shape *shape, enum mmul_dtype *dtype,
                                              struct mmul_error *err);
+
+// Work of an earlier run of a product. `lines` names the unit of both counts: "rows",
+// "columns" or "matrices".
+struct mmul_resumed {
+    const char *lines;
+    int64_t complete, total;
+    int64_t dropped;              // lines that were recorded, but have other bytes by now
+    enum mmul_split_choice split; // axis for the options of the run
+};
+
+// Creates the output of a product, and continues an earlier run if its journal is there. The
+// matrices of `args` and the output then stand for the part that is missing, at least one line: a
+// program built of them is an ordinary, smaller product. args->output is set. request: with a
+// journal, and the shape of the whole result. journal_seconds of mmul_program_options makes the run
+// record its work. Local, root only. Fails as mmul_output_create; with MMUL_ERR_DATA (a journal
+// that is damaged, or of other inputs, another operation or version) and MMUL_ERR_USAGE (an input
+// that is no file).
+MMUL_API enum mmul_status mmul_matmul_resume(struct mmul_matmul *args,
+                                             const struct mmul_output_request *request,
+                                             struct mmul_resumed *resumed, struct mmul_error *err);
 
 // A plan: the assignment of rows to ranks (made by mmul_plan_create in mpimatmul.h).
 struct mmul_plan;

@@ -147,13 +147,21 @@ static json_t *check_json(const struct mmul_report *report) {
                      (json_int_t)report->lines_recomputed, "seed", (json_int_t)report->verify_seed);
 }
 
+static json_t *resumed_json(const struct mmul_report *report) {
+    if (report->resumed_lines == NULL)
+        return json_null();
+    return json_pack("{s:s, s:I, s:I}", "lines", report->resumed_lines, "complete",
+                     (json_int_t)report->resumed_complete, "total",
+                     (json_int_t)report->resumed_total);
+}
+
 // Adds the fields of the product.
 static json_t *product_json(const struct mmul_report *report) {
-    return json_pack("{s:o, s:s, s:I, s:s, s:I, s:I}", "problem", problem_json(&report->problem),
-                     "split", report->axis == MMUL_ROWS ? "rows" : "cols", "total",
-                     (json_int_t)report->total, "faster", report->speed_hint, "bytes_read",
-                     (json_int_t)report->bytes_read, "bytes_written",
-                     (json_int_t)report->bytes_written);
+    return json_pack(
+        "{s:o, s:s, s:I, s:s, s:I, s:I, s:o}", "problem", problem_json(&report->problem), "split",
+        report->axis == MMUL_ROWS ? "rows" : "cols", "total", (json_int_t)report->total, "faster",
+        report->speed_hint, "bytes_read", (json_int_t)report->bytes_read, "bytes_written",
+        (json_int_t)report->bytes_written, "resumed", resumed_json(report));
 }
 
 static json_t *sent_json(const struct mmul_report *report) {

@@ -16,6 +16,7 @@ enum { PATH_CAPACITY = 4096, RESULTS = 3 }; // indices, a persistent set, the re
 struct result {
     char path[PATH_CAPACITY];
     int value;
+    struct mmul_shape shape;    // the whole result's
     struct mmul_output *output; // owned until the run takes it; NULL: a persistent set of shards
 };
 
@@ -23,7 +24,8 @@ struct job {
     struct operands operands;
     struct result results[RESULTS]; // in the order in which they are saved and printed
     int result_count;
-    bool is_fused; // has operations behind the product, or persistent sets
+    enum mmul_split_choice split; // required by the work of an earlier run
+    bool is_fused;                // has operations behind the product, or persistent sets
     struct mmul_program_plan *plan;
     struct mmul_values *values;
 };
@@ -111,11 +113,40 @@ static enum mmul_status refuse_format(const struct job *job, const char *path,
                          job->is_fused ? "" : "all other formats have it; ");
 }
 
+// Creates the output of a product, and builds the program of its missing lines. Root only.
+static enum mmul_status resume_result(const struct call *call, struct job *job,
+                                      struct mmul_output_request *request, struct result *result,
+                                      struct mmul_error *err) {
+    const char *folder = call->options.values[OPT_JOURNAL].text;
+    struct mmul_resumed resumed;
+    request->journal = folder != NULL ? folder : "";
+    enum mmul_status status = mmul_matmul_resume(&job->operands.args, request, &resumed, err);
+    if (status != MMUL_OK)
+        return status;
+    result->output = job->operands.args.output;
+    job->operands.args.output = NULL;
+    job->split = resumed.split;
+    if (resumed.dropped > 0)
+        mmul_print_data_warning(call, "'%s': %lld recorded %s are not in the file: computed again",
+                                result->path, (long long)resumed.dropped, resumed.lines);
+    if (resumed.complete == 0)
+        return MMUL_OK;
+    mmul_print_remark(call, "resume: %lld of %lld %s of '%s' are complete",
+                      (long long)resumed.complete, (long long)resumed.total, resumed.lines,
+                      result->path);
+    mmul_program_destroy(job->operands.program);
+    job->operands.program = NULL;
+    status = mmul_operands_build(&job->operands, err);
+    result->value = job->operands.value;
+    return status;
+}
+
 // Creates the output of a result and lets the program save it. Root only.
-static enum mmul_status save_result(const struct call *call, const struct job *job,
-                                    struct result *result, struct mmul_error *err) {
+static enum mmul_status save_result(const struct call *call, struct job *job, struct result *result,
+                                    struct mmul_error *err) {
     const struct operands *operands = &job->operands;
     const bool no_sync = call->options.values[OPT_SYNC].number != 0; // index in on|off
+    result->shape = mmul_program_value_shape(operands->program, result->value, NULL);
     if (mmul_kept_name(result->path) != NULL)
         return mmul_program_keep(operands->program, result->value, mmul_kept_name(result->path),
                                  no_sync, err);
@@ -123,7 +154,7 @@ static enum mmul_status save_result(const struct call *call, const struct job *j
     struct mmul_output_request request = {
         .path = result->path,
         .format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number,
-        .shape = mmul_program_value_shape(operands->program, result->value, NULL),
+        .shape = result->shape,
         .dtype = mmul_operands_dtype(call, operands, result->value),
         .inputs = inputs,
         .dimensions = mmul_operands_axes(operands)};
@@ -132,7 +163,9 @@ static enum mmul_status save_result(const struct call *call, const struct job *j
             inputs[request.input_count++] = operands->inputs[i].matrix;
     enum mmul_status status = find_output_beside(job, result, &request.beside, err);
     if (status == MMUL_OK)
-        status = mmul_output_create(&request, &result->output, err);
+        status = call->options.values[OPT_RESUME].number != 0
+                     ? resume_result(call, job, &request, result, err)
+                     : mmul_output_create(&request, &result->output, err);
     if (status != MMUL_OK)
         return status;
     if (request.dtype == MMUL_F64 && mmul_output_dtype(result->output) != MMUL_F64)
@@ -213,7 +246,7 @@ static void print_names(const struct call *call, const struct job *job, FILE *st
         char line[PATH_CAPACITY + 160], shape[96], on[32] = "";
         if (mmul_kept_name(r->path) != NULL)
             snprintf(on, sizeof on, " on %d rank%s", call->ranks, call->ranks == 1 ? "" : "s");
-        mmul_shape_format(mmul_program_value_shape(job->operands.program, r->value, NULL), shape);
+        mmul_shape_format(r->shape, shape);
         snprintf(line, sizeof line, "%s: %s%s", r->path, shape, on);
         const size_t length = strlen(mmul_make_printable(line));
         const bool fits = column > 0 && column + GAP + length <= COLUMNS;
@@ -279,12 +312,15 @@ static enum mmul_status run_mul(const struct call *call, struct mmul_error *err)
     }
     options.record = values[OPT_TRACE].text != NULL || values[OPT_HTML].text != NULL ||
                      (job.is_fused && values[OPT_REPORT].text != NULL);
+    options.journal_seconds = values[OPT_RESUME].number != 0 ? values[OPT_JOURNAL_SECONDS].real : 0;
     options.progress = values[OPT_QUIET].number == 0 ? mmul_progress_show : NULL;
     options.notice = mmul_progress_print_notice;
     options.notice_context = call->progress;
     if (call->is_root)
         open_files(call, &job, err);
     enum mmul_status status = mmul_session_agree(err);
+    if (job.split != MMUL_SPLIT_AUTO)
+        options.split = job.split;
     if (status == MMUL_OK)
         status =
             mmul_program_plan_create(call->context, job.operands.program, &options, &job.plan, err);
@@ -295,6 +331,8 @@ static enum mmul_status run_mul(const struct call *call, struct mmul_error *err)
         for (int i = 0; i < job.result_count; i++)
             job.results[i].output = NULL; // the run took ownership
         mmul_progress_fini(call->progress);
+        if (status != MMUL_OK && values[OPT_RESUME].number != 0 && err->hint[0] == '\0')
+            mmul_cli_hint(err, "run again with --resume to continue");
     }
     if (status == MMUL_OK && call->is_root)
         status = print_results(call, &job, err);
@@ -306,23 +344,39 @@ static enum mmul_status run_mul(const struct call *call, struct mmul_error *err)
     return status;
 }
 
+static enum mmul_status check_resume(const struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    if (values[OPT_RESUME].number == 0)
+        return MMUL_OK;
+    if (values[OPT_DRY_RUN].number != 0)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--dry-run cannot show a run with --resume");
+    if (mmul_fused_mul_is_requested(call)) {
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "--resume continues a product of files alone");
+        return mmul_cli_hint(err, "leave out kept sets, and operations on the result");
+    }
+    return MMUL_OK;
+}
+
 static enum mmul_status check_mul(const struct call *call, struct mmul_error *err) {
     enum mmul_status status = mmul_operands_check(call, err);
     if (status == MMUL_OK)
         status = mmul_files_check_output(call, call->options.values[OPT_OUTPUT].text, err);
     if (status == MMUL_OK)
         status = mmul_fused_mul_check(call, err);
+    if (status == MMUL_OK)
+        status = check_resume(call, err);
     return status;
 }
 
-#define MUL_OPTIONS                                                                              \
-    OPT_OUTPUT, OPT_MATRIX_FORMAT, OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA, OPT_BETA,        \
-        OPT_C_IN, OPT_BIAS, OPT_ACTIVATION, OPT_RESIDUAL, OPT_NORMALIZE_ROWS, OPT_TOPK,          \
-        OPT_INDICES, OPT_DTYPE, OPT_MISSING, OPT_WEIGHTS, OPT_DEVICE, OPT_SPLIT, OPT_SPLIT_RULE, \
-        OPT_IO, OPT_TAIL, OPT_REPRODUCIBLE, OPT_MEMORY, OPT_DEVICE_MEMORY, OPT_VERIFYING,        \
-        OPT_SYNC, OPT_NO_FALLBACK, OPT_DEVICE_TIMEOUT, OPT_STALL_TIMEOUT, OPT_DRY_RUN, OPT_JSON, \
-        OPT_REPORT, OPT_TRACE, OPT_HTML, OPT_PROGRESS, OPT_THREADS, OPT_BIND, OPT_QUIET,         \
-        OPT_VERBOSE, OPT_HELP, OPT_KEEP, OPT_SHARD_DIR
+#define MUL_OPTIONS                                                                                \
+    OPT_OUTPUT, OPT_MATRIX_FORMAT, OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA, OPT_BETA,          \
+        OPT_C_IN, OPT_BIAS, OPT_ACTIVATION, OPT_RESIDUAL, OPT_NORMALIZE_ROWS, OPT_TOPK,            \
+        OPT_INDICES, OPT_DTYPE, OPT_MISSING, OPT_WEIGHTS, OPT_DEVICE, OPT_SPLIT, OPT_SPLIT_RULE,   \
+        OPT_IO, OPT_TAIL, OPT_REPRODUCIBLE, OPT_MEMORY, OPT_DEVICE_MEMORY, OPT_VERIFYING,          \
+        OPT_SYNC, OPT_RESUME, OPT_JOURNAL, OPT_JOURNAL_SECONDS, OPT_NO_FALLBACK,                   \
+        OPT_DEVICE_TIMEOUT, OPT_STALL_TIMEOUT, OPT_DRY_RUN, OPT_JSON, OPT_REPORT, OPT_TRACE,       \
+        OPT_HTML, OPT_PROGRESS, OPT_THREADS, OPT_BIND, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_KEEP, \
+        OPT_SHARD_DIR
 static const enum option_id options[] = {MUL_OPTIONS, OPT_END};
 
 const struct command mmul_command_mul = {

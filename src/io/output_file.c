@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "io/formats.h"
+#include "io/journal.h"
 #include "io/output_path.h"
 #include "io/selection.h"
 #include "io/standard_stream.h"
@@ -88,6 +89,35 @@ static enum mmul_status join_shared_file(struct mmul_output *output, struct mmul
     return MMUL_OK;
 }
 
+// Refuses a journal of an output that cannot be continued, or finds out if there is one.
+static enum mmul_status prepare_journal(struct mmul_output *output,
+                                        const struct mmul_format_row *row,
+                                        const struct mmul_output_request *request,
+                                        struct mmul_error *err) {
+    if (request->journal == NULL)
+        return MMUL_OK;
+    if (output->path == NULL || row->is_packed || request->beside != NULL ||
+        output->metadata != NULL) {
+        mmul_fail(err, MMUL_ERR_USAGE, "cannot resume '%s': %s", request->path,
+                  output->path == NULL ? "it is not a file"
+                                       : "its elements are packed when all of them are there");
+        mmul_hint(err, "name the result .bin, .npy or .safetensors, or leave out --resume");
+        return err->status;
+    }
+    struct mmul_text path = {0};
+    const char *slash = strrchr(output->path, '/');
+    if (*request->journal != '\0')
+        mmul_text_add(&path, "%s/%s", request->journal, slash != NULL ? slash + 1 : output->path);
+    char *name = path.failed ? NULL : path.data;
+    path = (struct mmul_text){0};
+    mmul_text_add_sibling_path(&path, name != NULL ? name : output->path, ".journal");
+    if (!path.failed)
+        output->is_continued = access(path.data, F_OK) == 0;
+    output->journal_path = path.data; // ownership passes on
+    mmul_free(name);
+    return path.failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name") : MMUL_OK;
+}
+
 static enum mmul_status create_file(struct mmul_output *output, const struct mmul_format_row *row,
                                     const struct mmul_output_request *request,
                                     const unsigned char *header, struct mmul_error *err) {
@@ -108,6 +138,8 @@ static enum mmul_status create_file(struct mmul_output *output, const struct mmu
         status = mmul_copy_text(tensor, &output->tensor, err);
     if (status == MMUL_OK)
         status = mmul_output_choose_paths(output, length, err);
+    if (status == MMUL_OK)
+        status = prepare_journal(output, row, request, err);
     if (status != MMUL_OK)
         return status;
     if (request->beside != NULL)
@@ -280,19 +312,32 @@ static enum mmul_status publish_file(struct mmul_output *output, struct mmul_err
     if (rename(output->part, output->path) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     output->has_temporary_file = false;
+    if (output->journal != NULL)
+        mmul_journal_remove(output->journal);
     return output->no_sync ? MMUL_OK : mmul_output_sync_folder(output, err);
 }
 
+// Returns true if a later run may continue the temporary file.
+static bool is_of_use(const struct mmul_output *output) {
+    return output->journal != NULL ? mmul_journal_count(output->journal) > 0 : output->is_continued;
+}
+
 static void discard_output(struct mmul_output *output) {
-    if (output->has_temporary_file && mmul_unfinished_remove(output->unfinished, false))
-        (void)unlink(output->part); // still locked, so it is ours
+    if (output->has_temporary_file && !is_of_use(output)) {
+        if (mmul_unfinished_remove(output->unfinished, false))
+            (void)unlink(output->part); // still locked, so it is ours
+        if (output->journal != NULL)
+            mmul_journal_remove(output->journal);
+    }
+    mmul_journal_close(output->journal);
     if (output->fd >= 0)
         close(output->fd); // after fsync, or discarded: errors do not matter
     if (output->locked >= 0)
         close(output->locked);
     json_decref(output->metadata);
     mmul_selection_destroy(output->selection);
-    MMUL_FREE_ALL(output->name, output->tensor, output->path, output->part, output);
+    MMUL_FREE_ALL(output->name, output->tensor, output->path, output->part, output->journal_path,
+                  output);
 }
 
 // Leaves a shared file. The last output to leave publishes the file if all were committed.

@@ -8,6 +8,7 @@
 #include "mpimatmul_local.h"
 
 struct mmul_format_row;
+struct mmul_journal;
 struct mmul_selection;
 struct mmul_unfinished_file;
 
@@ -30,6 +31,13 @@ struct mmul_output {
     char *path;
     char *part; // owned, name of the temporary file; NULL: unnamed
     bool has_temporary_file;
+    // Name of the journal and the journal itself; owned. NULL: none, or not opened yet.
+    char *journal_path;
+    struct mmul_journal *journal;
+    // Work of an earlier run that this one need not do again (mmul_matmul_resume). NULL: none.
+    const char *resumed_lines;
+    int64_t resumed_complete, resumed_total;
+    bool is_continued;                       // the temporary file is that of an earlier run
     bool replaces;                           // a file existed under `path` at the start,
     mode_t replaced_mode;                    // with these permissions, which the new one gets
     struct mmul_unfinished_file *unfinished; // entry in io/unfinished; NULL: none, or removed

@@ -149,10 +149,19 @@ static enum mmul_status check_leftover(const struct mmul_output *output, const s
     return err->status;
 }
 
-// Removes the leftover of a killed run, which also frees its space. The leftover is never written
-// to: a process that has it open would have the result open. If it is gone, or now belongs to
-// another run, the next try finds out. *is_held: a run that is active or about to end holds it.
-// `holder` is that run's process.
+// Removes the journal beside a leftover. It is of no use without the leftover.
+static void remove_journal(const struct mmul_output *output) {
+    struct mmul_text path = {0};
+    mmul_text_add_sibling_path(&path, output->path, ".journal");
+    if (!path.failed)
+        (void)unlink(path.data);
+    mmul_text_fini(&path);
+}
+
+// Removes the leftover of a killed run, which also frees its space, or takes it over as output->fd,
+// if a journal continues it. Any other leftover is never written to: a process that has it open
+// would have the result open. If it is gone, or now belongs to another run, the next try finds out.
+// *is_held: a run that is active or about to end holds it. `holder` is that run's process.
 static enum mmul_status remove_leftover(struct mmul_output *output,
                                         struct mmul_matrix *const *inputs, int input_count,
                                         bool *is_held, struct mmul_lock_holder *holder,
@@ -166,7 +175,7 @@ static enum mmul_status remove_leftover(struct mmul_output *output,
     enum mmul_status status = check_leftover(output, &left, err);
     if (status != MMUL_OK)
         return status;
-    int fd = open(output->part, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int fd = open(output->part, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? MMUL_OK : fail_create(output, errno, err);
     *is_held = !try_lock(fd);
@@ -176,9 +185,15 @@ static enum mmul_status remove_leftover(struct mmul_output *output,
         mmul_lock_holder_find(&left, holder);
     if (status == MMUL_OK && !*is_held && name_leads_to(output, &left)) {
         status = check_leftover(output, &left, err);
+        if (status == MMUL_OK && output->is_continued) {
+            output->fd = fd;
+            return MMUL_OK;
+        }
         if (status == MMUL_OK && unlink(output->part) != 0 && errno != ENOENT)
             status = fail_create(output, errno, err);
         output->removed_leftover |= status == MMUL_OK && left.st_size > 0;
+        if (status == MMUL_OK)
+            remove_journal(output);
     }
     close(fd);
     return status;
@@ -191,7 +206,7 @@ static enum mmul_status try_create_temporary(const struct mmul_output *output, i
     struct stat made;
     enum mmul_status status = MMUL_OK;
     // The file that it replaces may be private, so the new one is private until then.
-    int fd = open(output->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+    int fd = open(output->part, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                   output->replaces ? 0600 : 0666);
     *locked = -1;
     if (fd < 0)
@@ -224,7 +239,8 @@ static enum mmul_status create_temporary(struct mmul_output *output,
         if (status != MMUL_OK || *fd >= 0)
             return status;
         status = remove_leftover(output, inputs, input_count, &is_held, &holder, err);
-        if (status != MMUL_OK)
+        *fd = output->fd;
+        if (status != MMUL_OK || *fd >= 0)
             return status;
         if (is_held && (holder.pid == getpid() || mmul_clock_now() > deadline))
             return fail_locked(output, &holder, err);
@@ -253,8 +269,10 @@ enum mmul_status mmul_output_create_temporary(struct mmul_output *output,
     if (status == MMUL_OK) {
         output->fd = fd;
         output->has_temporary_file = true;
-        status = mmul_unfinished_add(output->part, &output->unfinished, err);
     }
+    // A file with a journal outlives the process.
+    if (status == MMUL_OK && output->journal_path == NULL)
+        status = mmul_unfinished_add(output->part, &output->unfinished, err);
     mmul_unfinished_end_creation();
     return status;
 }

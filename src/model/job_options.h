@@ -21,6 +21,7 @@ struct mmul_job_options {
     bool records;                    // a timeline of every rank is recorded for the report
     double device_timeout_seconds;   // limit of one call; 0: from the expected time
     uint64_t verify_seed;            // 0: fresh
+    double journal_seconds;          // interval of entries in the journal of an output; 0: none
 };
 
 // Callbacks of a job, on the rank that has started it; NULL: none.

@@ -98,6 +98,10 @@ struct mmul_report {
     int64_t total;
     char speed_hint[160];              // hint from its plan
     int64_t bytes_read, bytes_written; // bytes of files
+    // Lines of the result that an earlier run had completed, of all. NULL: the output has no
+    // journal.
+    const char *resumed_lines;
+    int64_t resumed_complete, resumed_total;
 
     int size, node_count;
     struct mmul_report_rank *ranks; // size, owned; complete on root only

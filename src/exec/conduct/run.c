@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "exec/conduct/forecast.h"
 #include "exec/conduct/heartbeat.h"
+#include "exec/conduct/recorder.h"
 #include "exec/memory/segment_cache.h"
 #include "exec/setup/fallback.h"
 #include "exec/status/device_usage.h"
@@ -134,6 +135,19 @@ static enum mmul_status take_segment(struct mmul_run *run, int64_t bytes, struct
                                    &run->rank_resources.segment, &is_new, err);
 }
 
+// Creates the queues of finished regions if outputs have journals.
+static enum mmul_status create_completed(struct mmul_rank_resources *resources,
+                                         struct mmul_error *err) {
+    const struct mmul_comm *comm = resources->context->comm;
+    if (!(resources->options->journal_seconds > 0))
+        return MMUL_OK;
+    const int64_t bytes = (comm->node_size + 1) * (int64_t)sizeof *resources->completed;
+    enum mmul_status status = mmul_shared_create(comm, bytes, &resources->completed_segment, err);
+    if (status == MMUL_OK)
+        resources->completed = (struct mmul_completed *)(void *)resources->completed_segment.data;
+    return status;
+}
+
 // Creates the segment and lays it out: counters first, then the memory of the stages.
 static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *err) {
     struct mmul_segment_size size = {.stages = 0};
@@ -217,6 +231,8 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_segment(made, err), err);
     if (status == MMUL_OK)
+        status = mmul_comm_agree(comm, create_completed(&made->rank_resources, err), err);
+    if (status == MMUL_OK)
         status = mmul_run_create_trace(&made->rank_resources, err);
     for (int i = 0; status == MMUL_OK && i < made->stage_count; i++)
         if (made->stages[i].is.kind->open != NULL)
@@ -250,6 +266,8 @@ void mmul_run_destroy(struct mmul_run *run) {
                                &run->rank_resources.segment);
     else if (!keeps)
         mmul_shared_destroy(&run->rank_resources.segment);
+    if (!keeps)
+        mmul_shared_destroy(&run->rank_resources.completed_segment);
     mmul_trace_destroy(run->rank_resources.trace);
     MMUL_FREE_ALL(run->rank_resources.producing_stages, run->parts, run->stages, run);
 }
@@ -576,6 +594,7 @@ static bool is_over_at_once(const struct mmul_run *run, bool writes_back) {
 enum mmul_status mmul_run_execute(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->rank_resources.context->comm;
     struct threads threads = {.run = run};
+    struct mmul_recorder recorder;
     bool writes_back = false;
     for (int i = 0; i < run->stage_count; i++)
         writes_back |= mmul_write_back_runs_here(&run->stages[i]);
@@ -604,7 +623,10 @@ enum mmul_status mmul_run_execute(struct mmul_run *run, struct mmul_error *err) 
         run->rank_resources.waits.context = &threads;
         if (comm->rank == 0)
             mmul_forecast_init(&threads.outlook, run, &threads.heartbeat);
+        mmul_recorder_begin(&recorder, run);
         status = mmul_compute_thread_run(&pipeline, err);
+        mmul_recorder_end(&recorder,
+                          status != MMUL_OK || mmul_failure_is_void(&run->rank_resources.failure));
         run->rank_resources.waits.poll_traffic = NULL;
         mmul_heartbeat_end(&threads.heartbeat);
         mmul_device_usage_end_run(run->rank_resources.context,

@@ -15,6 +15,7 @@
 #include "exec/status/device_usage.h"
 #include "exec/steps/product.h"
 #include "exec/tasks/work.h"
+#include "io/output_file.h"
 #include "model/trace.h"
 #include "plan/program/program_memory.h"
 
@@ -217,10 +218,15 @@ static void add_product(const struct mmul_run *run, struct mmul_report *report) 
         report->bytes_read = stage->product->files.bytes_read;
         for (int node = 0; node < schedule->node_count; node++)
             report->bytes_read += bytes_read_in_place(report, schedule, node);
-        if (stage->is.files.output != NULL)
-            report->bytes_written =
-                stage->product->files.done_bytes / mmul_problem_result_each(&schedule->problem) *
-                (int64_t)mmul_dtype_bytes(mmul_output_dtype(stage->is.files.output));
+        const struct mmul_output *output = stage->is.files.output;
+        if (output != NULL) {
+            report->bytes_written = stage->product->files.done_bytes /
+                                    mmul_problem_result_each(&schedule->problem) *
+                                    (int64_t)mmul_dtype_bytes(mmul_output_dtype(output));
+            report->resumed_lines = output->resumed_lines;
+            report->resumed_complete = output->resumed_complete;
+            report->resumed_total = output->resumed_total;
+        }
     }
     correct_speeds(run->rank_resources.context->cluster,
                    mmul_problem_result_dtype(&schedule->problem), report);

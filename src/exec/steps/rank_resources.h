@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "comm/shared_memory.h"
 #include "comm/transport.h"
+#include "exec/memory/completed.h"
 #include "exec/memory/progress.h"
 #include "exec/memory/values.h"
 #include "exec/setup/context.h"
@@ -47,6 +48,10 @@ struct mmul_rank_resources {
     struct mmul_grid_check_buffers grid_check_buffers;
     struct mmul_shared segment;
     struct mmul_run_progress *progress; // in the segment
+    // Queues of finished regions: one of each rank of the node, one of root's main thread. NULL: no
+    // output has a journal.
+    struct mmul_completed *completed; // in its own segment
+    struct mmul_shared completed_segment;
     struct mmul_transport transport;
     struct mmul_worker worker;
     struct mmul_watchdog watchdog; // watches the current product

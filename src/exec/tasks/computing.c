@@ -94,6 +94,9 @@ static enum mmul_status multiply_block(struct mmul_stage *stage,
         mmul_write_back_publish_rows(stage, &work->task, block->at);
         status = mmul_epilogue_apply_part(stage, block->at, err);
     } while (status == MMUL_ERR_STOPPED && stage->rank_resources->worker.must_repeat_product);
+    if (status == MMUL_OK && has_all_terms(stage) && stage->rank_resources->completed != NULL &&
+        stage->product != NULL && stage->product->mapped.c != NULL)
+        mmul_completed_add(&stage->rank_resources->completed[stage->comm->node_rank], block->at);
     mmul_worker_release_absent(&stage->rank_resources->worker, NULL);
     return status;
 }
@@ -390,8 +393,11 @@ static struct mmul_tasks list_step_tasks(const struct mmul_stage *stage, int ran
 }
 
 static struct mmul_tasks list_product_tasks(const struct mmul_stage *stage, int rank) {
-    return mmul_tasks_of_schedule(stage->is.schedule, rank, mmul_write_back_slice_rows(stage),
-                                  mmul_write_back_is_enabled(stage));
+    const int64_t journal = mmul_journal_task_lines(stage),
+                  rows = mmul_write_back_slice_rows(stage);
+    const int64_t slice = journal > 0 && rows > 0 ? mmul_min(journal, rows) : journal + rows;
+    return mmul_tasks_of_schedule(stage->is.schedule, rank, slice,
+                                  journal > 0 || mmul_write_back_is_enabled(stage));
 }
 
 static struct mmul_block_owner find_step_part(const struct mmul_stage *stage, int rank,

@@ -16,6 +16,10 @@
 // sliced only if it has at least two slices. 0: slices are not worth their cost. Local.
 int64_t mmul_write_back_slice_rows(const struct mmul_stage *stage);
 
+// Returns the lines of a task, so that finished lines can be recorded at the interval of the
+// journal. 0: no journal, or one task is short enough. Local, the same on all ranks of a node.
+int64_t mmul_journal_task_lines(const struct mmul_stage *stage);
+
 // Returns true if finished rows are written back while others are computed. Local, the same on all
 // ranks of a node.
 bool mmul_write_back_is_enabled(const struct mmul_stage *stage);

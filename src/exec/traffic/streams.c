@@ -92,8 +92,14 @@ static enum mmul_status transfer_region(struct stream_walk *p, struct mmul_regio
     int64_t from = mmul_max(at, p->window.begin), to = mmul_min(p->at, p->window.end);
     if (from >= to)
         return MMUL_OK;
-    return transfer_elements(p, region, (from - at) / each, (to - at) / each,
-                             p->window.memory + (from - p->window.begin), err);
+    enum mmul_status status = transfer_elements(p, region, (from - at) / each, (to - at) / each,
+                                                p->window.memory + (from - p->window.begin), err);
+    // Bytes arrive in order, and none after a failure: the last ones complete the rectangle.
+    struct mmul_rank_resources *resources = p->stream->stage->rank_resources;
+    if (status == MMUL_OK && to == p->at && content_of(p) == MMUL_CONTENT_RESULT &&
+        resources->completed != NULL)
+        mmul_completed_add(&resources->completed[p->stream->stage->comm->node_size], region);
+    return status;
 }
 
 // Transfers the pieces, C_in, or C (with full extent along the other axis) of a range of units.

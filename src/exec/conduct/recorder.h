@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+//
+// Records the finished regions of outputs in their journals, during a run, on a thread of root. It
+// reads the queues of exec/memory/completed.h, and what it records from the file. Nothing waits for
+// it.
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "exec/conduct/run.h"
+
+struct mmul_recorder {
+    struct mmul_run *run; // borrowed; NULL: nothing is recorded
+    struct mmul_output *output;
+    pthread_t thread;
+    _Atomic bool has_ended;
+    struct mmul_region *pending; // owned: finished regions since the last entry, neighbours joined
+    int64_t pending_count;
+};
+
+// Starts the thread on root, if an output has a journal. A failure leaves the run without entries.
+void mmul_recorder_begin(struct mmul_recorder *recorder, struct mmul_run *run);
+
+// Ends the thread. After a failed run the rest is recorded first.
+void mmul_recorder_end(struct mmul_recorder *recorder, bool has_failed);

@@ -1,0 +1,137 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# --resume: a product that was killed continues from its journal, and refuses a journal that does not fit.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return 1
+    "$MPIMATMUL" gen A.npy --dims 8192x32 --kind integer --seed 1
+    "$MPIMATMUL" gen B.npy --dims 32x24 --kind integer --seed 2
+    slow=(--weights equal --device faulty:delay=300ms:cpu --journal-seconds 0.001 --resume)
+}
+
+# Prints the number of entries in the journal.
+entries() {
+    cat C.npy.journal 2> /dev/null | grep -c '^done'
+}
+
+# killed ENTRIES ARGUMENT...: starts a product and kills it when its journal has this many entries.
+killed() {
+    local least=$1 process i
+    shift
+    "$MPIMATMUL" mul "$@" -o C.npy --quiet "${slow[@]}" 3>&- &
+    process=$!
+    for ((i = 0; i < 400; i++)); do
+        [ "$(entries)" -ge "$least" ] && break
+        sleep 0.02
+    done
+    kill -9 "$process"
+    wait "$process" 2>/dev/null || true
+    [ -e C.npy.part ] && [ ! -e C.npy ] && [ "$(entries)" -ge "$least" ] && return
+    ls -l
+    return 1
+}
+
+# expect EXPRESSION: C.npy is equal to this expression of numpy.
+expect() {
+    "$PYTHON" -c "import numpy as np, json
+A, B = np.load('A.npy').astype(float), np.load('B.npy').astype(float)
+C = np.load('C.npy')
+assert C.shape == ($1).shape and np.array_equal(C, $1), C.shape" && [ ! -e C.npy.part ] && [ ! -e C.npy.journal ]
+}
+
+# resumed FIELD: prints a field of what the report says of the earlier run.
+resumed() {
+    "$PYTHON" -c "import json; print(json.load(open('r.json'))['resumed']['$1'])"
+}
+
+@test "a product that was killed twice continues with other ranks and another axis, and computes the rest only" {
+    killed 2 A.npy B.npy
+    killed 4 A.npy B.npy
+    run --separate-stderr mpirun -q --oversubscribe -n 2 "$MPIMATMUL" mul A.npy B.npy -o C.npy --split cols --resume \
+        --report r.json < /dev/null
+    [ "$status" -eq 0 ] || { show; return 1; }
+    expect "A @ B"
+    [ "$(resumed complete)" -ge 4096 ] && [ "$(resumed total) $(resumed lines)" = "8192 rows" ]
+    [ "$stderr" = "mpimatmul: resume: $(resumed complete) of 8192 rows of 'C.npy' are complete" ]
+    "$PYTHON" -c "import json; r = json.load(open('r.json'))
+assert r['problem']['m'] == 8192 - r['resumed']['complete'], r['problem']"
+}
+
+@test "columns, transposes, --beta and float64 continue" {
+    "$PYTHON" -c "import numpy as np
+np.save('A.npy', np.load('A.npy').T.copy().astype('f8')); np.save('B.npy', np.load('B.npy').T.copy().astype('f8'))
+np.save('D.npy', (np.arange(8192 * 24) % 9).reshape(24, 8192).astype('f8'))"
+    local arguments=(B.npy A.npy --c-in D.npy --beta 2 --alpha 3 --split cols)
+    killed 4 "${arguments[@]}"
+    "$MPIMATMUL" mul "${arguments[@]}" -o C.npy --resume --quiet --report r.json
+    expect "3 * B @ A + 2 * np.load('D.npy')"
+    [ "$(resumed complete)" -ge 4096 ] && [ "$(resumed lines)" = columns ]
+}
+
+@test "lines with other bytes are computed again, and so is a torn last entry" {
+    killed 3 A.npy B.npy
+    printf 'done 0 4096 5' >> C.npy.journal
+    "$PYTHON" -c "f = open('C.npy.part', 'r+b'); f.seek(128 + 1500 * 96); f.write(b'spoiled')"
+    run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --report r.json
+    [ "$status" -eq 0 ] || { show; return 1; }
+    expect "A @ B"
+    [[ $stderr = "mpimatmul: warning: 'C.npy': 1024 recorded rows are not in the file: computed again
+mpimatmul: resume: "* ]]
+}
+
+# refuses TEXT ARGUMENT...: the product is refused with this reason, and nothing is touched.
+refuses() {
+    local text=$1 before
+    shift
+    before=$(cat C.npy.part C.npy.journal | cksum)
+    run --separate-stderr "$MPIMATMUL" mul "$@" -o C.npy --resume
+    [ "$status" -eq 65 ] && [[ $stderr = "mpimatmul: cannot resume 'C.npy': "$text"
+  hint: remove 'C.npy.journal' to start again, or leave out --resume" ]] &&
+        [ "$(cat C.npy.part C.npy.journal | cksum)" = "$before" ] && return
+    show
+    return 1
+}
+
+@test "a journal of another product, of other inputs, or a damaged one is refused" {
+    killed 2 A.npy B.npy
+    refuses "its journal has another alpha: 1, this job has 2" A.npy B.npy --alpha 2
+    cp -p B.npy kept.npy
+    touch B.npy
+    refuses "its journal has another time of B: *" A.npy B.npy
+    cp -p kept.npy B.npy
+    sed -i '5s/./x/' C.npy.journal
+    refuses "line 5 of 'C.npy.journal' is damaged" A.npy B.npy
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --quiet # starts anew and leaves nothing
+    expect "A @ B"
+}
+
+@test "results that cannot be continued are refused" {
+    local arguments hint="  hint: name the result .bin, .npy or .safetensors, or leave out --resume"
+    run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o C.csv --resume
+    [ "$status" -eq 64 ] || { show; return 1; }
+    [ "$stderr" = "mpimatmul: cannot resume 'C.csv': its elements are packed when all of them are there
+$hint" ] || { show; return 1; }
+    run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o - --resume
+    [ "$status" -eq 64 ] && [ "$stderr" = "mpimatmul: cannot resume '-': it is not a file
+$hint" ] || { show; return 1; }
+    for arguments in "--activation relu" "--keep" "--dry-run"; do
+        # shellcheck disable=SC2086 # one or two words
+        run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume $arguments
+        [ "$status" -eq 64 ] || { show; return 1; }
+    done
+    [ "$(echo C*)" = "C*" ]
+}
+
+@test "--journal DIR holds the journal" {
+    mkdir elsewhere
+    slow+=(--journal elsewhere)
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --quiet "${slow[@]}" 3>&- &
+    sleep 1.2
+    [ -e elsewhere/C.npy.journal ] && [ ! -e C.npy.journal ]
+    kill -9 $!
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --quiet --resume --journal elsewhere --report r.json
+    expect "A @ B"
+    [ "$(resumed complete)" -gt 0 ] && [ ! -e elsewhere/C.npy.journal ]
+}
