@@ -9,17 +9,8 @@
 // since MPI cannot wake it, and is woken by progress on its node. All are notified when the run is
 // cancelled.
 //
-// To add a journal, from which a stopped run resumes, change these.
-//
-//     progress         the counters below; lines taken by other ranks (stealing.h). A reader of the
-//                      lists: exec/traffic/mover.c, exec/tasks/work.c.
-//     memory           comm/shared_memory.c: a segment has no name and ends with its last process.
-//                      segment_cache.c hands segments on within a job only. Sets of shards outlive
-//                      the job (persistent.c).
-//     the same plan    exec/job/program_products.c: root makes schedules from measured speeds.
-//     the same inputs  io/fingerprint.c compares files by samples; io/input_file.c notices writes
-//                      since the file was opened.
-//     the outputs      io/output_path.c: NAME.part, which a failed run removes.
+// An output with a journal can be continued: api/resume.c finds the missing lines, completed.h has
+// the finished regions of a run, exec/conduct/recorder.h records them.
 #pragma once
 
 #include <stdatomic.h>

@@ -9,11 +9,6 @@
 // A stage may begin when the stage two before it is over on this node. Consecutive stages have
 // lanes and slots of their own, so that one is loaded while the other is computed. Early moves
 // (plan/program/program_early_moves.c) are in flight until they are due, several at a time.
-//
-// Resuming a run would need another reader of these lists; the lists stay as they are. A transfer
-// or task that is done already is one with its counter raised; the lines of such a task are taken
-// (exec/memory/stealing.h). But the results must still exist: today the temporary file of a run
-// that ended is removed (io/output_path.c, io/unfinished_files.c), and its segment is gone.
 #pragma once
 
 #include "comm/channel.h"
