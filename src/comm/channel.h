@@ -25,7 +25,9 @@
 //                               there, and arrives in its place. It would need a buffer.
 //     rows that are stolen      exec/tasks/steals.c sends chunks as messages, beside the channels.
 //     size of buffers, chunks   plan/lists/footprint.c, plan/product/schedule_memory.c.
-//     predicted rate of links   exec/setup/traffic_cost.c.
+//     predicted rate of links   link.c measures it with bytes that are all equal; plan/cost/cost.c
+//                               uses it. exec/setup/traffic_cost.c: time that traffic takes from
+//                               computing.
 #pragma once
 
 #include "comm/transport.h"

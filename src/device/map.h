@@ -20,11 +20,13 @@
 // To add a user's own kernel, change these.
 //
 //     a class of its own   model/operation.h; parts of operands that a block needs: map.c.
-//     its text             model/program.h, exec/job/program_pack.c, plan_cache.c.
+//     call of the user     api/program_api.c, tensor/builtins.c, Python's _functions.py.
+//     its text             model/program.h and program.c (owner), exec/job/program_pack.c,
+//                          plan_cache.c.
 //     compiled programs    opencl_device.h: one per kernel file, one kernel per operation. Texts of
 //                          users need a list. opencl_program.c, opencl_map.c.
-//     other devices        exec/worker/host_map.c. The check repeats samples by reference_map.c, so
-//                          it needs a version for the CPU.
+//     other devices        cpu_map_by_class.c, exec/worker/host_map.c. The check repeats samples by
+//                          reference_map.c, so it needs a version for the CPU.
 #pragma once
 
 #include "base/parallel.h"

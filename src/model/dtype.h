@@ -4,9 +4,17 @@
 // To add an element type: its name in enum mmul_dtype of include/mpimatmul_local.h, its bytes and
 // conversions in dtype.c, the files that hold it (io/formats.c and the formats' own files), and the
 // type of its products (problem.c). `grep -r MMUL_BF16` finds the remaining places.
-// Weights of 8 bits: operands are widened where they are uploaded, by device/host_buffer.c for CPUs
-// and by device/opencl_buffer.c with kernels/widen.cl for GPUs. A scale beside the elements is in
-// no struct: model/product.h, and each use of mmul_dtype_bytes.
+//
+// Whole numbers, int8 among them, are types of files only. To keep weights of 8 bits as they are
+// stored, change these.
+//
+//     reading           io/matrix_file.c (delivered_dtype: float32), matrix_read.c.
+//     values            float32 or float64 only: program_rewrite.c, exec/memory/values.c,
+//                       exec/traffic/move.c.
+//     uploads           device/host_buffer.c for CPUs; opencl_buffer.c, opencl_device.c and
+//                       kernels/widen.cl for GPUs; exec/worker/worker.c, tile_cache.c.
+//     scale of a block  product.h; exec/steps/block.c sets operands; problem.c counts their bytes
+//                       on the wire; check_sums.c reads them.
 #pragma once
 
 #include <stdint.h>

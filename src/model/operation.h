@@ -39,9 +39,10 @@
 //   3. its gradient in gradient_rules.c.
 //   4. its function in tests/reference.py.
 // Programs, Python, `map`, the reference device and the tests of devices, gradients and rules walk
-// the table. Only a difficult function needs more: its vector form in double
-// (device/cpu_map_double.h), its ranges and tolerances in tests/unit/cpu_map_double_test.c and
-// cpu_map_float_test.c.
+// the table. A function of two values also needs a row of tensor/builtins.c, a function of Python's
+// _operations.py and a case of tests/gradients.py. A difficult function needs more: its vector form
+// in double (device/cpu_map_double.h), its ranges and tolerances in
+// tests/unit/cpu_map_double_test.c and cpu_map_float_test.c.
 // To add another operation:
 //   1. its row in operations.def (class, flops, accuracy, rules).
 //   2. its shape, and the axes that may be split, in operation_shapes.c.
@@ -49,11 +50,17 @@
 //      kernels/map_*.cl).
 //   4. a line among the operations of include/mpimatmul_local.h.
 //   5. its gradient in gradient_rules.c.
-//   6. of a new class: device/map.h and map.c (extents of operands), exec/worker/host_map.c,
-//      exec/steps/map_blocks.c and map_check.c.
+//   6. of a new class: device/map.h and map.c (extents of operands), cpu_map_by_class.c,
+//      opencl_map.c and opencl_device.h (its kernel file), exec/worker/host_map.c,
+//      exec/steps/map_blocks.c and map_check.c. `grep -r MMUL_CLASS_` finds the remaining places.
 // A sequence of existing operations is a row of composite.c, and an elementwise one also a
 // COMPOSITE row of operations.def. A new rule of an operation is a line among the rules in
 // operation.c.
+// To add a factorisation or a triangular solve:
+//   1. the factorisation of one block, and a solve with one block, as operations.
+//   2. the loop over blocks, of these and of products: composite_functions.c, a row of composite.c.
+//   3. for values of placement cyclic (plan/parts/deal.h): rules of slice and copy in operation.c,
+//      cyclic_fits in operation_shapes.c; program_make.c chooses cyclic on request only.
 #pragma once
 
 #include "model/placement.h"

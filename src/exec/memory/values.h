@@ -10,12 +10,15 @@
 //
 //     order of its writers, readers   plan/program/program_make.c: one place per placement, which
 //                                     stays valid (place_of).
+//                                     program_early_moves.c and program_fuse_operations.c
+//                                     reorder steps, and know one maker per place.
+//     waits of its readers            exec/steps/stage.c: makers by place.
 //     lifetime of its memory          plan/program/program_memory.c: up to its last reader; held.c:
 //                                     from program to program.
 //     its size in a plan              exec/job/plan_cache.c: the key has all sizes.
 //     caches by address               exec/worker/tile_cache.c, host_map.c.
 //     checks of its readers           exec/steps/product.c, map_check.c read operands again.
-//     texts                           tensor/jobs.c.
+//     texts                           tensor/jobs.c, builtins.c; model/operation.h.
 #pragma once
 
 #include "comm/shared_memory.h"

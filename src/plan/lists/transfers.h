@@ -18,14 +18,17 @@
 //     piece of a value          send, receive: from node to node
 //                               copy: root's own, from or to a file
 //
-// To add an algorithm that moves values (a ring, a tree), change these.
+// To add an algorithm that moves values (a ring, a tree), change these. Today each node sends to
+// the next, then to the one after it, and so on. Summands that are needed whole on all nodes go
+// there directly, or by way of parts of all ranks (reduce-scatter, then all-gather):
+// mmul_program_find_path of plan/cost/program_cost.c chooses.
 //
 //     pieces and their two ends   plan/parts/moves.c.
 //     their order and waits       transfers.c: a send may wait for a counter, as a relay does.
 //     cost                        plan/cost/program_cost.c.
 //     start, counters             exec/traffic/mover.c, exec/memory/progress.h.
 //     reading, adding, writing    exec/traffic/move.c, streams.c (is_sum adds on arrival).
-//     memory of running sums      plan/program/program_memory.c.
+//     memory of running sums      plan/program/program_memory.c; buffers: program_footprint.c.
 #pragma once
 
 #include "plan/lists/program_plan.h"
