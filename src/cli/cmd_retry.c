@@ -36,10 +36,12 @@ static void handle_signal(int number, siginfo_t *info, void *context) {
     errno = errnum;
 }
 
-// Ignored signals stay ignored, as under nohup.
+// Ignored signals stay ignored, as under nohup. An ignored SIGCHLD would lose the exit code of the
+// command.
 static void install_handlers(void) {
     struct sigaction ours = {.sa_sigaction = handle_signal, .sa_flags = SA_SIGINFO}, before;
     sigfillset(&ours.sa_mask);
+    signal(SIGCHLD, SIG_DFL);
     for (int i = 0; i < PASSED_ON_COUNT; i++)
         if (sigaction(passed_on[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(passed_on[i], &ours, NULL);

@@ -71,6 +71,15 @@ expect_starts() {
     done
 }
 
+@test "the code of the command is found even if SIGCHLD is ignored" {
+    need_numpy
+    run --separate-stderr py -c 'import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])' "$MPIMATMUL" retry -- false
+    expect_status 1
+    [ "$stderr" = "mpimatmul: retry: the command ended with 1: no further try" ]
+}
+
 @test "a command that does not exist is not tried again" {
     run -127 --separate-stderr "$MPIMATMUL" retry -- ./missing < /dev/null
     [ "$stderr" = "mpimatmul: retry: cannot start the command: No such file or directory
