@@ -36,7 +36,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 
 @test "options with an environment variable name it" {
     program mul --help
-    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 30 ]  # all but --output and --help
+    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 33 ]  # all but --output and --help
     grep -q -F '[default: off; MPIMATMUL_TRANSPOSE_A]' <<< "$output"
     program gen --help
     grep -q -F -e '--seed N' <<< "$output"
@@ -54,17 +54,17 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 @test "the parser accepts every option in the help of mul, and --help lists no other" {
     program mul --help
     names=$(sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p' <<< "$output")
-    [ "$(wc -w <<< "$names")" -eq 43 ]
+    [ "$(wc -w <<< "$names")" -eq 46 ]
     for name in $names; do
         [ "$name" != help ] || continue
         program mul A.bin "--$name=?"  # a bad value or a missing operand, not an unknown option
         expect_status 64
         [[ "$stderr" != *"unknown option"* ]]
     done
-    [[ "$names" != *resume* ]]
-    program mul A.bin B.bin --resume
+    [[ "$names" != *restart* ]]
+    program mul A.bin B.bin --restart
     expect_status 64
-    [[ "${stderr_lines[0]}" == "mpimatmul: mul: unknown option '--resume'"* ]]
+    [[ "${stderr_lines[0]}" == "mpimatmul: mul: unknown option '--restart'"* ]]
 }
 
 @test "-h is --help, and wins over anything that is wrong" {

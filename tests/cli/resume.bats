@@ -135,3 +135,22 @@ $hint" ] || { show; return 1; }
     expect "A @ B"
     [ "$(resumed complete)" -gt 0 ] && [ ! -e elsewhere/C.npy.journal ]
 }
+
+@test "--journal and --journal-seconds need --resume, but their variables do not" {
+    for arguments in "--journal ." "--journal-seconds 1"; do
+        # shellcheck disable=SC2086 # two words
+        run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o C.npy $arguments
+        [ "$status" -eq 64 ] && [[ ${stderr_lines[0]} = "mpimatmul: "*"${arguments% *} needs --resume" ]] ||
+            { show; return 1; }
+        [ ! -e C.npy ]
+    done
+    MPIMATMUL_JOURNAL=. "$MPIMATMUL" mul A.npy B.npy -o C.npy --quiet
+    expect "A @ B"
+}
+
+@test "with nothing to continue the whole product is computed" {
+    run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --report r.json
+    [ "$status" -eq 0 ] && [ "$stderr" = "" ] || { show; return 1; }
+    expect "A @ B"
+    [ "$(resumed complete)" -eq 0 ]
+}

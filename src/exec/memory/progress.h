@@ -10,7 +10,12 @@
 // cancelled.
 //
 // An output with a journal can be continued: api/resume.c finds the missing lines, completed.h has
-// the finished regions of a run, exec/conduct/recorder.h records them.
+// the finished regions of a run, exec/conduct/recorder.h records them. To add a journal of programs
+// and loops, change these.
+//
+//     values           memory/values.h: they have no file that outlives the job.
+//     loops            the number of the round, and the values that it has changed.
+//     fused products   api/resume.c continues one product that is saved as it is.
 #pragma once
 
 #include <stdatomic.h>
