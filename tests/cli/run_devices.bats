@@ -294,11 +294,11 @@ large_stayed() {
             { echo "$rule"; show; return 1; }
         large_is_right || { echo "$rule"; return 1; }
     done << 'END'
-hang=100,corrupt=1 1 wrong column in rows 0-1203 of matrix 0
+hang=100,corrupt=1 1 wrong column in rows 0-1203 of matrix 0 of 'x @ w'
 hang=100,garble=3 512 wrong rows in rows 0-1203 of matrix 0 of 'relu(x @ w)'
 hang=100,corrupt=4 1 wrong column in rows 0-1203 of matrix 0 of 'x @ w'
 hang=100,corrupt=5 rows 0-1203 of matrix 0 of 'abs(x @ w)' changed after they were computed
-hang=100,garble=1 1001 wrong columns in rows 0-1203 of matrix 0
+hang=100,garble=1 1001 wrong columns in rows 0-1203 of matrix 0 of 'x @ w'
 hang=100,garble=9 341 wrong rows in rows 0-1203 of matrix 0 of 'abs(x @ w) * 3'
 hang=100,fail=2 device 'faulty:hang=100,fail=2:cpu' was lost at operation 2 by rule
 hang=100,fail=11 device 'faulty:hang=100,fail=11:cpu' was lost at operation 11 by rule
@@ -370,7 +370,7 @@ write_tiles() {
             { echo "$rule"; show; return 1; }
         large_is_right || { echo "$rule"; return 1; }
     done << 'END'
-hang=100,corrupt=1 1 wrong column in rows 0-2203 of matrix 0
+hang=100,corrupt=1 1 wrong column in rows 0-2203 of matrix 0 of 'x @ w'
 hang=100,fail=2 device 'faulty:hang=100,fail=2:cpu' was lost at multiplication 2 by rule
 hang=100,corrupt=5 rows 1308-1962 of matrix 0 of 'relu(x @ w)' changed after they were computed
 hang=100,fail=7 device 'faulty:hang=100,fail=7:cpu' was lost at operation 7 by rule
@@ -388,7 +388,7 @@ END
 @test "a repeated error in a product that stays on the device ends the job with 79 and no file" {
     write_large
     run_program "faulty:hang=100,corrupt=*,everywhere:cpu"
-    expect_failure 79 "rank 0: result is wrong in rows 0-1203 of matrix 0, also after a second computation" \
+    expect_failure 79 "rank 0: result is wrong in rows 0-1203 of matrix 0 of 'x @ w', also after a second computation" \
         "suspect the memory or the processor of that machine"
     expect_only_files W.npy X.npy program.py
 }
