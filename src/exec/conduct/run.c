@@ -135,14 +135,15 @@ static enum mmul_status take_segment(struct mmul_run *run, int64_t bytes, struct
                                    &run->rank_resources.segment, &is_new, err);
 }
 
-// Creates the queues of finished regions if outputs have journals.
+// Creates the queues of finished regions if outputs have journals. Collective over world then.
 static enum mmul_status create_completed(struct mmul_rank_resources *resources,
                                          struct mmul_error *err) {
     const struct mmul_comm *comm = resources->context->comm;
     if (!(resources->options->journal_seconds > 0))
         return MMUL_OK;
     const int64_t bytes = (comm->node_size + 1) * (int64_t)sizeof *resources->completed;
-    enum mmul_status status = mmul_shared_create(comm, bytes, &resources->completed_segment, err);
+    const enum mmul_status status = mmul_comm_agree(
+        comm, mmul_shared_create(comm, bytes, &resources->completed_segment, err), err);
     if (status == MMUL_OK)
         resources->completed = (struct mmul_completed *)(void *)resources->completed_segment.data;
     return status;
@@ -231,7 +232,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_segment(made, err), err);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(comm, create_completed(&made->rank_resources, err), err);
+        status = create_completed(&made->rank_resources, err);
     if (status == MMUL_OK)
         status = mmul_run_create_trace(&made->rank_resources, err);
     for (int i = 0; status == MMUL_OK && i < made->stage_count; i++)
