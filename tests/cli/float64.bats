@@ -324,15 +324,10 @@ np.save("Y.npy", rng.standard_normal((600, 280)))
 END
     printf '%s\n' 'x = load("X.npy")' 'y = load("Y.npy")' 'b = place(x.T, "cols") @ place(y, "rows")' \
         'save("b.npy", place(b, "rows"))' > e.py
-    local from message to row other preloads=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so
+    local from message to row contexts
     while read -r from message to row; do
-        contexts=()
-        for other in 0 1 2; do
-            contexts+=(-n 1 env "LD_PRELOAD=$preloads" MMUL_APART=1 MMUL_TAMPER_TAG=64 MMUL_TAMPER_HASH=1)
-            [ "$other" -ne "$from" ] || contexts+=("MMUL_TAMPER=send:$message")
-            contexts+=("$MPIMATMUL" run e.py --weights equal --progress none :)
-        done
-        run --separate-stderr timeout 30 "${launch[@]}" --oversubscribe "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
+        tamper_message "$from" "$message" "$MPIMATMUL" run e.py --weights equal --progress none
+        run --separate-stderr timeout 30 "${launch[@]}" --oversubscribe "${contexts[@]}" < /dev/null
         expect_status 79
         [ "${stderr_lines[0]}" = "mpimatmul: rank $to: sum over the ranks is wrong in row $row of matrix 0 of 'b'" ]
         [ ! -e b.npy ]

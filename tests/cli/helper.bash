@@ -237,3 +237,18 @@ setup_package() {
     export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0
     export MPIMATMUL_SHARD_DIR=$BATS_TEST_TMPDIR/shards
 }
+
+# tamper_message FROM MESSAGE WORD...: sets `contexts` to the program contexts of three ranks, each
+# with this command. Rank FROM changes an element of that message before it sends it.
+tamper_message() {
+    local from=$1 message=$2 rank
+    shift 2
+    contexts=()
+    for rank in 0 1 2; do
+        contexts+=(-n 1 env "LD_PRELOAD=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so" MMUL_APART=1
+            MMUL_TAMPER_TAG=64 MMUL_TAMPER_HASH=1)
+        [ "$rank" -ne "$from" ] || contexts+=("MMUL_TAMPER=send:$message")
+        contexts+=("$@" :)
+    done
+    unset 'contexts[-1]'
+}

@@ -162,17 +162,11 @@ END
 # first product (rank 1's in two panels). Then, except on root, the data for root's output. Then the
 # parts of the others.
 @test "a wrong summand makes the check of the sum fail" {
-    local from message to row other contexts preloads=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so
+    local from message to row contexts
     while read -r from message to row; do
         echo "message $message of rank $from"
-        contexts=()
-        for other in 0 1 2; do
-            contexts+=(-n 1 env "LD_PRELOAD=$preloads" MMUL_TAMPER_TAG=64 MMUL_TAMPER_HASH=1)
-            [ "$other" -ne "$from" ] || contexts+=("MMUL_TAMPER=send:$message")
-            contexts+=("$BUILD/tests/embed/grid" :)
-        done
-        run --separate-stderr env MMUL_APART=1 timeout 30 "${launch[@]}" \
-            "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
+        tamper_message "$from" "$message" "$BUILD/tests/embed/grid"
+        run --separate-stderr timeout 30 "${launch[@]}" "${contexts[@]}" < /dev/null
         expect_status 79
         [ "${stderr_lines[0]}" = "grid: rank $to: sum over the ranks is wrong in row $row of matrix 0 of 'value 12'" ]
     done << 'END'
@@ -189,20 +183,15 @@ END
 # Messages of a rank: on root first a part of an operand to each of the others. Then its summands for
 # the next rank, and for the one after that.
 @test "a wrong summand of a single row makes the check of the sum fail" {
-    local from message to other contexts preloads=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so
+    local from message to contexts
     "$MPIMATMUL" gen x.npy --dims 6x1 --kind uniform --seed 1 -q
     "$MPIMATMUL" gen y.npy --dims 6x30000 --kind uniform --seed 2 -q
     printf '%s\n' 'x, y = load("x.npy"), load("y.npy")' 'b = place(x.T, "cols") @ place(y, "rows")' \
         'save("b.npy", place(b, "cols"))' > e.py
     while read -r from message to; do
         echo "message $message of rank $from"
-        contexts=()
-        for other in 0 1 2; do
-            contexts+=(-n 1 env "LD_PRELOAD=$preloads" MMUL_APART=1 MMUL_TAMPER_TAG=64 MMUL_TAMPER_HASH=1)
-            [ "$other" -ne "$from" ] || contexts+=("MMUL_TAMPER=send:$message")
-            contexts+=("$MPIMATMUL" run e.py --weights equal --progress none :)
-        done
-        run --separate-stderr timeout 30 "${launch[@]}" "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
+        tamper_message "$from" "$message" "$MPIMATMUL" run e.py --weights equal --progress none
+        run --separate-stderr timeout 30 "${launch[@]}" "${contexts[@]}" < /dev/null
         expect_status 79
         [ "${stderr_lines[0]}" = "mpimatmul: rank $to: sum over the ranks is wrong in row 0 of matrix 0 of 'b'" ]
         [ ! -e b.npy ]
