@@ -961,6 +961,55 @@ MMUL_API enum mmul_status mmul_matmul_resume(struct mmul_matmul *args,
                                              const struct mmul_output_request *request,
                                              struct mmul_resumed *resumed, struct mmul_error *err);
 
+// The journal of a program's loops: states of loops, each with a text and, if it has matrices, a
+// .safetensors file beside the journal. A later job with the same fields finds them. Local, root
+// only, not thread-safe.
+struct mmul_loop_journal;
+
+// Opens the journal at `path`, or creates it, and locks it against a second job. `name` names the
+// program in messages. fields: name, value, name, value, ..., NULL tell the job; at most 16 pairs,
+// one line each. Fails with MMUL_ERR_DATA (damaged, or of another job: the text names the first
+// field that differs), MMUL_ERR_CREATE (cannot be created, belongs to another user or is in use)
+// and MMUL_ERR_SYSTEM (memory).
+MMUL_API enum mmul_status mmul_loop_journal_open(const char *path, const char *name,
+                                                 const char *const *fields,
+                                                 struct mmul_loop_journal **journal,
+                                                 struct mmul_error *err);
+// Closes the journal, and removes it if it has no states. NULL is legal.
+MMUL_API void mmul_loop_journal_close(struct mmul_loop_journal *journal);
+
+// Finds the latest state of a loop (numbers from 1) that an earlier job has recorded. *file is NULL
+// for a state without matrices, and lives until the next call with this journal. is_damaged: a
+// later state was passed over, because its file is missing or has other bytes. Returns false if
+// there is none.
+MMUL_API bool mmul_loop_journal_find(struct mmul_loop_journal *journal, int64_t loop,
+                                     const char **file, const char **text, bool *is_damaged);
+
+// Returns the path of the file for the matrices of the next state. Valid until the next call with
+// this journal.
+MMUL_API const char *mmul_loop_journal_file(struct mmul_loop_journal *journal);
+
+// Records the next state, after its file was committed. text: one line without tabs. Reads the
+// file, does not wait for the disk, and removes files of older states of the loop. Fails with
+// MMUL_ERR_IO and MMUL_ERR_SYSTEM (memory).
+MMUL_API enum mmul_status mmul_loop_journal_add(struct mmul_loop_journal *journal, int64_t loop,
+                                                bool has_file, const char *text,
+                                                struct mmul_error *err);
+
+// Removes the journal and its files. It stays valid.
+MMUL_API void mmul_loop_journal_remove(struct mmul_loop_journal *journal);
+
+// Write what tells a version of an open file, or of a matrix's file: its bytes, the time of its
+// last change and a checksum of samples. Fail with MMUL_ERR_NO_INPUT, MMUL_ERR_USAGE (a matrix
+// without a file) and MMUL_ERR_SYSTEM (memory).
+enum { MMUL_IDENTITY_BYTES = 80 };
+MMUL_API enum mmul_status mmul_file_identity(int fd, const char *name,
+                                             char identity[MMUL_AT_LEAST(MMUL_IDENTITY_BYTES)],
+                                             struct mmul_error *err);
+MMUL_API enum mmul_status mmul_matrix_identity(const struct mmul_matrix *matrix,
+                                               char identity[MMUL_AT_LEAST(MMUL_IDENTITY_BYTES)],
+                                               struct mmul_error *err);
+
 // A plan: the assignment of rows to ranks (made by mmul_plan_create in mpimatmul.h).
 struct mmul_plan;
 MMUL_API void mmul_plan_destroy(struct mmul_plan *plan);
@@ -1659,6 +1708,11 @@ struct mmul_script_request {
     // Borrowed; must live as long as the script.
     struct mmul_placements *placements;
     bool missing_is_nan; // as mmul_inputs_set_missing
+    // Folder of the journal NAME.journal, in which states of loops are recorded at most every
+    // journal_seconds; "": beside the text. A run continues from the journal of an earlier one that
+    // died, and removes it in the end. NULL: none. Needs a `path` of a file.
+    const char *journal;
+    double journal_seconds;
 };
 
 // Reads a text without running it. Without only_checked a text with loops is refused.

@@ -346,13 +346,8 @@ static enum mmul_status run_mul(const struct call *call, struct mmul_error *err)
 
 static enum mmul_status check_resume(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
-    if (values[OPT_RESUME].number == 0) {
-        const bool has_folder = values[OPT_JOURNAL].source == OPTION_FROM_COMMAND_LINE;
-        if (has_folder || values[OPT_JOURNAL_SECONDS].source == OPTION_FROM_COMMAND_LINE)
-            return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s needs --resume",
-                                 has_folder ? "--journal" : "--journal-seconds");
-        return MMUL_OK;
-    }
+    if (values[OPT_RESUME].number == 0)
+        return mmul_files_check_journal(call, err);
     if (values[OPT_DRY_RUN].number != 0)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "--dry-run cannot show a run with --resume");
     if (mmul_fused_mul_is_requested(call)) {

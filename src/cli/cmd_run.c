@@ -418,15 +418,23 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
 }
 
 static enum mmul_status run_file(const struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const char *folder = values[OPT_JOURNAL].text != NULL ? values[OPT_JOURNAL].text : "";
     const struct mmul_script_request request = {
         .path = call->operands[0],
         .settings = (const char *const *)call->operands + 1,
         .setting_count = call->operand_count - 1,
+        .journal = is_on(call, OPT_RESUME) ? folder : NULL,
+        .journal_seconds = values[OPT_JOURNAL_SECONDS].real,
     };
     return mmul_run_script(call, &request, err);
 }
 
-static enum mmul_status check_settings(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+    if (mmul_files_check_journal(call, err) != MMUL_OK)
+        return err->status;
+    if (is_on(call, OPT_RESUME) && is_on(call, OPT_CHECK))
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--check cannot show a run with --resume");
     for (int i = 1; i < call->operand_count; i++) {
         const char *equals = strchr(call->operands[i], '=');
         if (equals != NULL && equals != call->operands[i])
@@ -442,8 +450,9 @@ static enum mmul_status check_settings(const struct call *call, struct mmul_erro
     return MMUL_OK;
 }
 
-static const enum option_id options[] = {MMUL_RUN_OPTIONS, OPT_LOG,       OPT_METRICS,
-                                         OPT_ON_NAN,       OPT_PLACEMENT, OPT_END};
+static const enum option_id options[] = {
+    MMUL_RUN_OPTIONS, OPT_LOG,     OPT_METRICS,         OPT_ON_NAN, OPT_PLACEMENT,
+    OPT_RESUME,       OPT_JOURNAL, OPT_JOURNAL_SECONDS, OPT_END};
 
 const struct command mmul_command_run = {
     .name = "run",
@@ -485,6 +494,6 @@ const struct command mmul_command_run = {
     .options = options,
     .refused = mmul_run_refused,
     .needs_mpi = true,
-    .check = check_settings,
+    .check = check,
     .run = run_file,
 };

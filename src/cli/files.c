@@ -77,6 +77,16 @@ enum mmul_status mmul_files_check_page_path(const struct call *call, const char 
     return MMUL_OK;
 }
 
+enum mmul_status mmul_files_check_journal(const struct call *call, struct mmul_error *err) {
+    static const enum option_id given[] = {OPT_JOURNAL, OPT_JOURNAL_SECONDS};
+    const struct option_value *values = call->options.values;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (values[OPT_RESUME].number == 0 && values[given[i]].source == OPTION_FROM_COMMAND_LINE)
+            return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s needs --resume",
+                                 i == 0 ? "--journal" : "--journal-seconds");
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_files_create_inputs(const struct call *call, struct mmul_inputs **inputs,
                                           struct mmul_error *err) {
     enum mmul_status status = mmul_inputs_create(inputs, err);

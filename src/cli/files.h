@@ -25,6 +25,10 @@ enum mmul_status mmul_files_check_text_path(const char *path, const char *what,
 enum mmul_status mmul_files_check_page_path(const struct call *call, const char *path,
                                             struct mmul_error *err);
 
+// Checks that --journal and --journal-seconds are given with --resume only. Fails with
+// MMUL_ERR_USAGE.
+enum mmul_status mmul_files_check_journal(const struct call *call, struct mmul_error *err);
+
 // Creates a set of inputs that follows --missing, or opens a single matrix. Fail as
 // mmul_inputs_create and mmul_matrix_open.
 enum mmul_status mmul_files_create_inputs(const struct call *call, struct mmul_inputs **inputs,

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,5 +106,22 @@ enum mmul_status mmul_fingerprint_open(const char *path, struct mmul_file_range 
         *fd = opened;
     else
         close(opened);
+    return status;
+}
+
+enum mmul_status mmul_file_identity(int fd, const char *name,
+                                    char identity[MMUL_AT_LEAST(MMUL_IDENTITY_BYTES)],
+                                    struct mmul_error *err) {
+    static const uint64_t seed = 44; // any, but the same in every run
+    struct stat found;
+    struct mmul_fingerprint samples;
+    if (fstat(fd, &found) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", name);
+    const struct mmul_file_range all = {0, found.st_size};
+    enum mmul_status status = mmul_fingerprint_compute(fd, name, all, seed, &samples, err);
+    if (status == MMUL_OK)
+        snprintf(identity, MMUL_IDENTITY_BYTES, "%lld %lld.%09ld %016" PRIx64,
+                 (long long)found.st_size, (long long)found.st_mtim.tv_sec,
+                 (long)found.st_mtim.tv_nsec, samples.hash);
     return status;
 }

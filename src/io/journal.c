@@ -8,9 +8,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -56,6 +58,19 @@ static enum mmul_status fail_damaged(const struct mmul_journal *journal, const c
 
 // --------------------------------------------------------------------------------------- reading
 
+// Locks the file. A rank may outlive its killed mpirun by some seconds, so a lock is waited for.
+// Returns false if another job still has it. File systems without locks are used without.
+static bool lock_file(int fd) {
+    static const double patience = 10;
+    const double begin = mmul_clock_now();
+    int rc = flock(fd, LOCK_EX | LOCK_NB);
+    while (rc != 0 && errno == EWOULDBLOCK && mmul_clock_now() - begin < patience) {
+        mmul_clock_sleep(0.05);
+        rc = flock(fd, LOCK_EX | LOCK_NB);
+    }
+    return rc == 0 || errno != EWOULDBLOCK;
+}
+
 static enum mmul_status open_file(struct mmul_journal *journal, struct mmul_error *err) {
     struct stat found;
     journal->fd = open(journal->path,
@@ -65,6 +80,9 @@ static enum mmul_status open_file(struct mmul_journal *journal, struct mmul_erro
     if (!S_ISREG(found.st_mode) || found.st_uid != geteuid() || found.st_nlink != 1)
         return mmul_fail(err, MMUL_ERR_CREATE,
                          "cannot use '%s': it is not a regular file of this user with one name",
+                         journal->path);
+    if (!lock_file(journal->fd))
+        return mmul_fail(err, MMUL_ERR_CREATE, "cannot use '%s': another job is using it",
                          journal->path);
     journal->text = mmul_allocate_raw(found.st_size + 1, 1, "a journal", err);
     if (journal->text == NULL)
@@ -184,16 +202,17 @@ static enum mmul_status compare_field(const struct mmul_journal *journal, const 
     return hint_fresh(journal, err);
 }
 
-// Compares the header and leaves only the entries. *is_torn: the header is not complete.
+// Compares the header and leaves only the entries. *is_unused: the header is not complete, or no
+// entry is there.
 static enum mmul_status check_header(struct mmul_journal *journal, const char *output,
                                      const struct mmul_journal_field *fields, int field_count,
-                                     bool *is_torn, struct mmul_error *err) {
+                                     bool *is_unused, struct mmul_error *err) {
     const char **lines = journal->entries;
     int64_t end = 0;
     while (end < journal->entries_read && strcmp(lines[end], HEADER_END) != 0)
         end++;
-    *is_torn = end == journal->entries_read;
-    if (*is_torn)
+    *is_unused = end + 1 >= journal->entries_read;
+    if (*is_unused)
         return MMUL_OK;
     if (strcmp(lines[0], FIRST_LINE) != 0) {
         char found[PATH_MOST];
@@ -221,7 +240,7 @@ enum mmul_status mmul_journal_open(const char *path, const char *output,
                                    const struct mmul_journal_field *fields, int field_count,
                                    struct mmul_journal **journal, struct mmul_error *err) {
     struct mmul_journal *opened = NULL;
-    bool is_torn = true;
+    bool is_unused = true;
     enum mmul_status status = MMUL_ALLOCATE(opened, 1, "a journal", err);
     if (status != MMUL_OK)
         return status;
@@ -232,8 +251,8 @@ enum mmul_status mmul_journal_open(const char *path, const char *output,
     if (status == MMUL_OK)
         status = read_lines(opened, output, err);
     if (status == MMUL_OK)
-        status = check_header(opened, output, fields, field_count, &is_torn, err);
-    if (status == MMUL_OK && is_torn)
+        status = check_header(opened, output, fields, field_count, &is_unused, err);
+    if (status == MMUL_OK && is_unused)
         status = write_header(opened, fields, field_count, err);
     opened->count = opened->entries_read;
     if (status == MMUL_OK)

@@ -11,7 +11,7 @@
 //     done 0 0 512 0 1024 ...  ...         entries; the caller gives them a meaning
 //
 // A job that dies may leave a torn last line. It is cut off and is no damage. All other damage is
-// refused.
+// refused. A journal without entries gets the header of the job that opens it.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -24,10 +24,12 @@ struct mmul_journal_field {
     const char *value; // one line without tabs
 };
 
-// Opens the journal at `path`, or creates it with this header. `output` names the result in
-// messages. The entries that it holds are then there. Fails with MMUL_ERR_DATA (damaged, or of
-// another job: the text names the first field that differs), MMUL_ERR_CREATE (cannot be created,
-// belongs to another user, has several names or is no file) and MMUL_ERR_SYSTEM (memory).
+// Opens the journal at `path`, or creates it with this header, and locks it. Waits some seconds for
+// a rank of a killed job that still has the lock. `output` names the result in messages. The
+// entries that it holds are then there.
+// Fails with MMUL_ERR_DATA (damaged, or of another job: the text names the first field that
+// differs), MMUL_ERR_CREATE (cannot be created, another user's, has several names, is no file, is
+// in use) and MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_journal_open(const char *path, const char *output,
                                    const struct mmul_journal_field *fields, int field_count,
                                    struct mmul_journal **journal, struct mmul_error *err);

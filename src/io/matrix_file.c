@@ -278,3 +278,11 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
     MMUL_FREE_ALL(matrix->fortran, matrix->reordered, matrix->name, matrix->path, matrix->tensor,
                   matrix);
 }
+
+enum mmul_status mmul_matrix_identity(const struct mmul_matrix *matrix,
+                                      char identity[MMUL_AT_LEAST(MMUL_IDENTITY_BYTES)],
+                                      struct mmul_error *err) {
+    if (matrix->file == NULL || matrix->file->real == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "'%s' is not a file", matrix->name);
+    return mmul_file_identity(matrix->file->fd, matrix->name, identity, err);
+}

@@ -227,25 +227,14 @@ static enum mmul_status check_tensor(struct mmul_evaluator *e, const struct walk
 // Loads a tensor as a matrix of the program. The file stays open until the job ends.
 static enum mmul_status read_tensor(struct mmul_evaluator *e, struct walk *w, const char *name,
                                     const struct mmul_object *x, struct mmul_object *made) {
-    struct mmul_script_temporary *lent = NULL;
-    char *path = NULL;
+    struct mmul_matrix *matrix = NULL;
     int value = -1;
     if (!find_tensor(w, name))
         return mmul_evaluator_fail(e, w->at, "'%s' lacks '%s' of the state", w->path, name);
-    if (MMUL_ALLOCATE(lent, 1, "a checkpoint", e->err) != MMUL_OK)
+    if (mmul_script_open_tensor(e, w->at, w->path, name, &matrix) != MMUL_OK ||
+        check_tensor(e, w, name, x, matrix) != MMUL_OK)
         return e->err->status;
-    lent->next = e->script->lent; // the script owns it from here
-    e->script->lent = lent;
-    const size_t bytes = strlen(w->path) + strlen(name) + 2;
-    path = mmul_arena_allocate(e->arena, bytes, e->err);
-    if (path == NULL)
-        return e->err->status;
-    snprintf(path, bytes, "%s:%s", w->path, name);
-    if (mmul_inputs_open_matrix(e->script->inputs, path, &lent->matrix, e->err) != MMUL_OK)
-        return mmul_evaluator_locate(e, w->at);
-    if (check_tensor(e, w, name, x, lent->matrix) != MMUL_OK)
-        return e->err->status;
-    if (mmul_program_load(e->program, lent->matrix, &value, e->err) != MMUL_OK)
+    if (mmul_program_load(e->program, matrix, &value, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, w->at);
     *made = mmul_matrix_object(e, value, x->axes);
     made->is_row = x->is_row;

@@ -208,6 +208,23 @@ void mmul_script_temporaries_free(struct mmul_script *script) {
     }
 }
 
+enum mmul_status mmul_script_open_tensor(struct mmul_evaluator *e, const struct mmul_node *at,
+                                         const char *file, const char *tensor,
+                                         struct mmul_matrix **matrix) {
+    struct mmul_script_temporary *lent = NULL;
+    const size_t bytes = strlen(file) + strlen(tensor) + 2;
+    char *path = mmul_arena_allocate(e->arena, bytes, e->err);
+    if (path == NULL || MMUL_ALLOCATE(lent, 1, "a tensor", e->err) != MMUL_OK)
+        return e->err->status;
+    lent->next = e->script->lent; // the script owns it from here
+    e->script->lent = lent;
+    snprintf(path, bytes, "%s:%s", file, tensor);
+    if (mmul_inputs_open_matrix(e->script->inputs, path, &lent->matrix, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, at);
+    *matrix = lent->matrix;
+    return MMUL_OK;
+}
+
 // -------------------------------------------------------------------------------------- characters
 
 static int compare_points(const void *x, const void *y) {

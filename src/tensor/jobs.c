@@ -133,6 +133,10 @@ static bool is_read(const struct mmul_node *node, const char *name, int from) {
     return false;
 }
 
+bool mmul_job_reads_name(const struct mmul_evaluator *e, const char *name) {
+    return is_read(e->tree->root, name, e->loop_begin);
+}
+
 static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_held_values *holds) {
     holds->place.name = "";
     for (struct mmul_pinned_object *pin = e->pinned_objects; pin != NULL; pin = pin->outer) {
@@ -145,7 +149,7 @@ static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_held_valu
         struct mmul_object held;
         if (b->object.kind == MMUL_OBJECT_NONE)
             continue;
-        if (!is_read(e->tree->root, b->name, e->loop_begin)) {
+        if (!mmul_job_reads_name(e, b->name)) {
             if (b->object.kind == MMUL_OBJECT_MATRIX || b->object.items != NULL)
                 b->object = (struct mmul_object){.kind = MMUL_OBJECT_NONE, .is_unknown = true};
             continue;

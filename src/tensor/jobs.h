@@ -56,6 +56,9 @@ enum mmul_status mmul_copy_structure(struct mmul_evaluator *e, struct mmul_arena
 enum mmul_status mmul_job_replicate(struct mmul_evaluator *e, const struct mmul_node *at,
                                     const struct mmul_object *x, struct mmul_object *spread);
 
+// Returns true if the current outermost loop, the text behind it, or a function reads the name.
+bool mmul_job_reads_name(const struct mmul_evaluator *e, const char *name);
+
 // Returns true if any function of the text reads this global name.
 bool mmul_functions_read_name(const struct mmul_evaluator *e, const char *name);
 

@@ -18,6 +18,7 @@
 #include "mpimatmul.h"
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
+#include "tensor/loop_states.h"
 #include "tensor/number_format.h"
 
 // ------------------------------------------------------------------------------------------ text
@@ -77,6 +78,22 @@ static enum mmul_status infer_types(const struct mmul_script_request *request,
     return MMUL_OK;
 }
 
+// Adds a note if --resume has nothing to record.
+static enum mmul_status note_states(struct mmul_script *script, struct mmul_error *err) {
+    const char *text = script->last_loop < 0 ? "--resume records nothing: the text has no loop"
+                       : script->restored_file != NULL
+                           ? "--resume records nothing: the text restores its own checkpoints"
+                           : NULL;
+    if (script->states == NULL || text == NULL)
+        return MMUL_OK;
+    struct mmul_script_note *note = mmul_arena_allocate(&script->arena, sizeof *note, err);
+    if (note == NULL)
+        return err->status;
+    *note = (struct mmul_script_note){.text = text, .next = script->notes};
+    script->notes = note;
+    return MMUL_OK;
+}
+
 static enum mmul_status collect_type_notes(struct mmul_script *script, struct mmul_error *err) {
     struct mmul_script_note **end = &script->notes;
     const char *text;
@@ -100,6 +117,8 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
     enum mmul_status status = mmul_tree_parse(&script->source, &script->arena, &tree, err);
     for (int i = 0; status == MMUL_OK && i < request->setting_count; i++)
         status = mmul_setting_apply(&tree, request->settings[i], err);
+    if (status == MMUL_OK && request->journal != NULL && !script->only_checked)
+        status = mmul_loop_states_open(request, &script->source, &script->states, err);
     const bool needs_types = status == MMUL_OK && !script->is_first_reading &&
                              !request->use_float32 && mmul_held_types_are_needed(tree.root);
     if (needs_types)
@@ -130,6 +149,8 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
         mmul_held_types_infer(script->foreseen, script, &ignored);
     if (needs_types && status == MMUL_OK)
         status = collect_type_notes(script, err);
+    if (status == MMUL_OK)
+        status = note_states(script, err);
     if (needs_types)
         mmul_held_types_destroy(script->foreseen);
     script->foreseen = NULL;
@@ -216,6 +237,7 @@ void mmul_script_destroy(struct mmul_script *script) {
             mmul_matrix_close(f->matrix);
     mmul_inputs_destroy(script->inputs);
     json_decref(script->printed);
+    mmul_loop_states_close(script->states);
     mmul_arena_fini(&script->arena);
     MMUL_FREE_ALL((void *)script->source.name, script->text, script);
 }
@@ -266,6 +288,7 @@ bool mmul_script_uses(const struct mmul_script *script, const char *path) {
 
 void mmul_script_release_outputs(struct mmul_script *script) {
     script->is_owned_by_run = true;
+    mmul_loop_states_release(script->states);
 }
 
 // --------------------------------------------------------------------------------------- output

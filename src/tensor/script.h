@@ -193,7 +193,8 @@ struct mmul_script {
     struct mmul_held_types *foreseen;
     struct mmul_script *later;
     bool is_first_reading;
-    struct mmul_script_note *notes; // notes about types that change
+    struct mmul_script_note *notes;  // notes about types that change
+    struct mmul_loop_states *states; // owned; NULL without --resume
     // Absolute path of the checkpoint that the text restores; NULL for none.
     const char *restored_file;
     // Message with the restored iteration; NULL after it is printed or without a restored file.
@@ -238,6 +239,11 @@ const char *mmul_script_letter(const struct mmul_token_text *text, double id,
 
 void mmul_script_token_texts_free(struct mmul_script *script);
 void mmul_script_temporaries_free(struct mmul_script *script);
+
+// Opens a tensor of a file, for the current program alone. The file stays open until that ends.
+enum mmul_status mmul_script_open_tensor(struct mmul_evaluator *e, const struct mmul_node *at,
+                                         const char *file, const char *tensor,
+                                         struct mmul_matrix **matrix);
 
 // ------------------------------------------------------------------------------------ settings.c
 

@@ -5,6 +5,7 @@
 // with the last announcement.
 #include "base/options.h"
 #include "mpimatmul.h"
+#include "tensor/loop_states.h"
 #include "tensor/script.h"
 
 // Announcements of root: a program to run, the nodes' capacity to query, local programs of nodes to
@@ -205,7 +206,10 @@ enum mmul_status mmul_script_run(struct mmul_context *context,
         run_program(&run, err);
     else if (run.is_root)
         print_alone(&run, err);
-    return mmul_context_agree(context, err);
+    status = mmul_context_agree(context, err);
+    if (status == MMUL_OK && run.is_root)
+        mmul_loop_states_remove(state->script->states);
+    return status;
 }
 
 void mmul_script_state_fini(struct mmul_script_state *state) {

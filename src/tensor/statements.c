@@ -10,6 +10,7 @@
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
 #include "tensor/loop_costs.h"
+#include "tensor/loop_states.h"
 #include "tensor/placement_requests.h"
 #include "tensor/script.h"
 
@@ -90,18 +91,24 @@ static bool end_body(struct mmul_evaluator *e) {
     return breaks;
 }
 
+static enum mmul_status evaluate_from(struct mmul_evaluator *e, const struct mmul_node *statement,
+                                      bool *returned, struct mmul_object *result);
+
 // Evaluates one iteration. Carried values must have the same structure at its beginning and end;
 // only their elements may differ.
 static enum mmul_status evaluate_turn(struct mmul_evaluator *e, const struct mmul_node *node,
-                                      int64_t i, struct mmul_carried *carried) {
+                                      int64_t i, int64_t end, struct mmul_carried *carried) {
     const struct mmul_object index = mmul_object_from_integer(i);
+    const struct mmul_node *statement = node->last->first;
     struct mmul_object ignored;
     bool returned = false;
     enum mmul_status status = mmul_carried_begin_turn(e, carried);
     if (status == MMUL_OK)
         status = mmul_evaluator_bind(e, node->first->text, &index);
     if (status == MMUL_OK)
-        status = mmul_evaluate_block(e, node->last, &returned, &ignored);
+        status = mmul_loop_states_enter(e, node, i, end, &statement);
+    if (status == MMUL_OK)
+        status = evaluate_from(e, statement, &returned, &ignored);
     return status == MMUL_OK ? mmul_carried_end_turn(e, node, carried) : status;
 }
 
@@ -111,12 +118,15 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     if (e->script->runner.run == NULL)
         return mmul_evaluator_fail(e, node, "loop(...) needs `mpimatmul run`");
     const int64_t turn = e->turn; // iteration of the enclosing loop
+    int64_t first = bounds[0];
     bool breaks = false;
     mmul_jobs_enter_loop(e, node);
-    enum mmul_status status = mmul_job_run(e, node, NULL);
+    enum mmul_status status = mmul_loop_states_begin(e, node, &first, bounds[1]);
+    if (status == MMUL_OK)
+        status = mmul_job_run(e, node, NULL);
     if (status == MMUL_OK)
         status = mmul_carried_find(e, node, &carried);
-    for (int64_t i = bounds[0]; status == MMUL_OK && !breaks && i < bounds[1]; i++) {
+    for (int64_t i = first; status == MMUL_OK && !breaks && i < bounds[1]; i++) {
         e->turn = i;
         if (e->loops == 1)
             e->script->turn = (struct mmul_script_turn){.at = i,
@@ -124,10 +134,14 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
                                                         .end = bounds[1],
                                                         .may_break = mmul_loop_has_break(node)};
         e->steps = 0;
-        status = evaluate_turn(e, node, i, &carried);
+        status = evaluate_turn(e, node, i, bounds[1], &carried);
         breaks = end_body(e);
+        if (status == MMUL_OK)
+            status = mmul_loop_states_save(e, node, breaks || i + 1 == bounds[1]);
         if (status == MMUL_OK) // as a job of its own
             status = mmul_job_run(e, node, &i);
+        if (status == MMUL_OK)
+            status = mmul_loop_states_record(e);
     }
     e->turn = turn;
     if (e->loops == 1)
@@ -184,7 +198,7 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
     int turns = 0, choices = 0;
     e->loops++;
     for (int64_t i = bounds[0]; status == MMUL_OK && !is_over && i < bounds[1]; i++) {
-        status = evaluate_turn(e, node, i, &carried);
+        status = evaluate_turn(e, node, i, bounds[1], &carried);
         end_body(e);
         is_over = !e->script->is_first_reading || ++turns == MMUL_HELD_TYPES_TURNS;
         if (status != MMUL_OK || is_over)
@@ -318,11 +332,12 @@ static enum mmul_status evaluate_return(struct mmul_evaluator *e, const struct m
     return node->first != NULL ? mmul_evaluate(e, node->first, result) : MMUL_OK;
 }
 
-enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul_node *block,
-                                     bool *returned, struct mmul_object *result) {
+// Evaluates a statement and those behind it.
+static enum mmul_status evaluate_from(struct mmul_evaluator *e, const struct mmul_node *statement,
+                                      bool *returned, struct mmul_object *result) {
     enum mmul_status status = MMUL_OK;
     e->depth++;
-    for (const struct mmul_node *s = block->first;
+    for (const struct mmul_node *s = statement;
          status == MMUL_OK && !*returned && e->flow == MMUL_FLOW_ON && s != NULL; s = s->next) {
         struct mmul_object ignored;
         e->named = NULL;
@@ -348,6 +363,11 @@ enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul
     }
     e->depth--;
     return status;
+}
+
+enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul_node *block,
+                                     bool *returned, struct mmul_object *result) {
+    return evaluate_from(e, block->first, returned, result);
 }
 
 static bool has_loop(const struct mmul_node *node) {
