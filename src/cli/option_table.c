@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The table of options. Each row is a line of --help: keep `help` short enough for 100 columns.
+//
+// To add an option: a row here, its name in options.h, the lists of the commands that take it, a
+// field of the public struct (include/), and its use.
 #include <float.h>
 #include <stddef.h>
 
 #include "cli/options.h"
-
-// To add an option: a row here, its name in options.h, the lists of the commands that take it, a
-// field of the public struct (include/), and its use.
 
 #define ENVIRONMENT OPTION_ENVIRONMENT
 #define PER_RANK    OPTION_PER_RANK

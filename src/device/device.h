@@ -18,12 +18,12 @@
 // call fails at once with MMUL_ERR_UNAVAILABLE.
 //
 // `reference` is the specification: every other device passes the same tests (tests/device).
-#pragma once
-
+//
 // To ask devices for something new, such as a counter of their energy: an entry of the table, and
 // in device.c the answer of kinds without it. faulty_device.c passes it on. Then come the kinds,
 // and the caller, usually in exec/worker. Facts that the machine knows, and not the device, belong
 // to host/.
+#pragma once
 
 #include <stdatomic.h>
 

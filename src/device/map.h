@@ -19,8 +19,9 @@
 //
 // To add a user's own kernel, change these.
 //
-//     a class of its own   model/operation.h; parts of operands that a block needs: map.c.
-//     call of the user     api/program_api.c, tensor/builtins.c, Python's _functions.py.
+//     a class of its own   head of model/operation.h; parts of operands that a block needs: map.c.
+//     call of the user     struct mmul_call of include/mpimatmul_local.h, Call of Python's
+//                          _library.py; api/program_api.c, tensor/builtins.c, _functions.py.
 //     its text             model/program.h and program.c (owner), exec/job/program_pack.c,
 //                          plan_cache.c.
 //     compiled programs    opencl_device.h: one per kernel file, one kernel per operation. Texts of

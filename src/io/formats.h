@@ -2,8 +2,9 @@
 // The table of file formats: name, recognition by the first bytes, reading and writing of headers.
 // Everything that differs between formats is in a row. A new format is a row in formats.c, a file
 // of its own in this folder, and a name in enum mmul_format of include/mpimatmul_local.h. Formats
-// that are only recognised, to be refused by name, are rows too. Elements are read and written
-// elsewhere.
+// that are only recognised, to be refused by name, are rows too: to read one, complete its row
+// (.format, .name, .ending, .load or .list and .take). Elements are read and written elsewhere.
+// Help texts name formats in cli/cmd_convert.c, cmd_info.c and help.c.
 #pragma once
 
 #include "io/output_file.h"

@@ -11,10 +11,13 @@
 //     reading           io/matrix_file.c (delivered_dtype: float32), matrix_read.c.
 //     values            float32 or float64 only: program_rewrite.c, exec/memory/values.c,
 //                       exec/traffic/move.c.
-//     uploads           device/host_buffer.c for CPUs; opencl_buffer.c, opencl_device.c and
-//                       kernels/widen.cl for GPUs; exec/worker/worker.c, tile_cache.c.
-//     scale of a block  product.h; exec/steps/block.c sets operands; problem.c counts their bytes
-//                       on the wire; check_sums.c reads them.
+//     uploads           device/device.h and device.c; host_buffer.c for CPUs; opencl_buffer.c,
+//                       opencl_device.c and kernels/widen.cl for GPUs; exec/worker/worker.c,
+//                       tile_cache.c. Matrices used in place: exec/memory/mappings.c.
+//     scale of a block  a pointer in product.h, set by exec/steps/block.c, read by check_sums.c,
+//                       sent by exec/traffic/streams.c. problem.c counts the bytes of scales.
+//     memory            plan/parts/budget.c, plan/program/program_footprint.c: widened copies.
+//     blocks of GGUF    io/gguf_types.c decodes them to float32.
 #pragma once
 
 #include <stdint.h>

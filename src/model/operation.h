@@ -38,11 +38,11 @@
 //   2. its kernels: a function of floats in device/cpu_map_float.h, kernels/map_elements.cl.
 //   3. its gradient in gradient_rules.c.
 //   4. its function in tests/reference.py.
-// Programs, Python, `map`, the reference device and the tests of devices, gradients and rules walk
-// the table. A function of two values also needs a row of tensor/builtins.c, a function of Python's
-// _operations.py and a case of tests/gradients.py. A difficult function needs more: its vector form
-// in double (device/cpu_map_double.h), its ranges and tolerances in
-// tests/unit/cpu_map_double_test.c and cpu_map_float_test.c.
+// No other file changes: programs, Python, `map`, the reference device and the tests of devices,
+// gradients and rules read the table. A function of two values also needs a row of
+// tensor/builtins.c, a function of Python's _operations.py and a case of tests/gradients.py. A
+// difficult function needs more: its vector form in double (device/cpu_map_double.h), its ranges
+// and tolerances in tests/unit/cpu_map_double_test.c and cpu_map_float_test.c.
 // To add another operation:
 //   1. its row in operations.def (class, flops, accuracy, rules).
 //   2. its shape, and the axes that may be split, in operation_shapes.c.
@@ -52,7 +52,9 @@
 //   5. its gradient in gradient_rules.c.
 //   6. of a new class: device/map.h and map.c (extents of operands), cpu_map_by_class.c,
 //      opencl_map.c and opencl_device.h (its kernel file), exec/worker/host_map.c,
-//      exec/steps/map_blocks.c and map_check.c. `grep -r MMUL_CLASS_` finds the remaining places.
+//      exec/steps/map_blocks.c and map_check.c; mmul_operation_flops in operation.c.
+//      The ranks of a node split a result by rows: plan/lists/blocks.c, program_choose.c.
+//      `grep -r MMUL_CLASS_` finds the remaining places.
 // A sequence of existing operations is a row of composite.c, and an elementwise one also a
 // COMPOSITE row of operations.def. A new rule of an operation is a line among the rules in
 // operation.c.
@@ -60,7 +62,9 @@
 //   1. the factorisation of one block, and a solve with one block, as operations.
 //   2. the loop over blocks, of these and of products: composite_functions.c, a row of composite.c.
 //   3. for values of placement cyclic (plan/parts/deal.h): rules of slice and copy in operation.c,
-//      cyclic_fits in operation_shapes.c; program_make.c chooses cyclic on request only.
+//      cyclic_fits in operation_shapes.c, columns of a slice in exec/steps/map_blocks.c.
+//      A move of one panel alone: plan/parts/moves.c. is_worth_trying in program_choose.c admits
+//      cyclic only if the program requests it.
 #pragma once
 
 #include "model/placement.h"

@@ -4,11 +4,11 @@
 // of one operation. exec/conduct/run_report.c fills it in on root. Tables, log, timeline and JSON
 // are made in api. The schema is include/mpimatmul_report.schema.json; its version goes up when a
 // field changes meaning.
-#pragma once
-
+//
 // To add a field: here, its measurement in exec/conduct/run_report.c, its output in
 // api/report_json.c and api/report_text.c, and the schema in include/. The output of `run --json`
 // is made in api/program_api.c and tensor/script_json.c, with a schema of its own.
+#pragma once
 
 #include "base/json.h"
 #include "base/text.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // The table of built-in functions (builtins.c) and the functions of its rows, by file.
-#pragma once
-
+//
 // To add a function of program texts: its row in builtins.c, the function that the row names, and
 // its counterpart in tests/reference.py. Python has its own functions
 // (python/mpimatmul/_operations.py). A function of elements with one argument is a row of
 // model/operations.def alone.
+#pragma once
 
 #include "tensor/evaluator.h"
 

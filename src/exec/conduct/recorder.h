@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Records the finished regions of outputs in their journals, during a run, on a thread of root. It
-// reads the queues of exec/memory/completed.h, and what it records from the file. Nothing waits for
-// it.
+// Records the finished regions of outputs in their journals, during a run, on a thread of root. The
+// thread takes regions from the queues of exec/memory/completed.h and reads their bytes from the
+// file, for the checksum. Nothing waits for it.
 #pragma once
 
 #include <pthread.h>

@@ -9,13 +9,16 @@
 // since MPI cannot wake it, and is woken by progress on its node. All are notified when the run is
 // cancelled.
 //
-// An output with a journal can be continued: api/resume.c finds the missing lines, completed.h has
-// the finished regions of a run, exec/conduct/recorder.h records them. To add a journal of programs
-// and loops, change these.
+// A product with a journal can be continued: api/resume.c finds the missing lines, completed.h has
+// the finished regions of a run, exec/conduct/recorder.h records them. Loops are continued by
+// tensor/loop_states.h. To add a journal of the values of one program, change these.
 //
-//     values           memory/values.h: they have no file that outlives the job.
-//     loops            the number of the round, and the values that it has changed.
-//     fused products   api/resume.c continues one product that is saved as it is.
+//     values             memory/values.h: no file of a value outlives the job; persistent.c writes
+//                        values as sets of shards.
+//     steps to skip      exec/job/program_run.c; plan/program/program_make.c.
+//     finished regions   tasks/computing.c, write_back.c, traffic/streams.c; completed.h and
+//                        recorder.c know a single output.
+//     fused products     api/resume.c continues one product that is saved as it is.
 #pragma once
 
 #include <stdatomic.h>

@@ -5,19 +5,21 @@
 // original. Values do not change once they are complete. After its last read a value's memory goes
 // to other values.
 //
-// To add a value that changes in place, such as a cache of keys and values, change these. Today a
-// value is made once.
+// A cache of keys and values can be carried by a loop, which copies it in each turn. To add a value
+// that changes in place, add an operation that changes it (head of model/operation.h) and change
+// these. Today a value is made once.
 //
-//     order of its writers, readers   plan/program/program_make.c: one place per placement, which
-//                                     stays valid (place_of).
+//     order of its writers, readers   plan/program/program_make.c: a value has one place per
+//                                     placement, and a place stays valid (place_of).
 //                                     program_early_moves.c and program_fuse_operations.c
 //                                     reorder steps, and know one maker per place.
-//     waits of its readers            exec/steps/stage.c: makers by place.
+//     waits of its readers            exec/steps/stage.c: producing_stages has one maker per place.
 //     lifetime of its memory          plan/program/program_memory.c: up to its last reader; held.c:
 //                                     from program to program.
 //     its size in a plan              exec/job/plan_cache.c: the key has all sizes.
 //     caches by address               exec/worker/tile_cache.c, host_map.c.
-//     checks of its readers           exec/steps/product.c, map_check.c read operands again.
+//     checks of its readers           exec/worker/product_check.c and steps/map_check.c read
+//                                     operands again; product_check.c keeps their sums.
 //     texts                           tensor/jobs.c, builtins.c; model/operation.h.
 #pragma once
 

@@ -5,11 +5,11 @@
 // doubles in the stage's memory, one per rank, in rounds. A rank gives its part of a round. Once
 // all ranks of the node have done so, the leader adds them into the first vector. Then all leaders
 // add theirs (comm/message.h), and every rank reads the sums there.
-#pragma once
-
+//
 // To add a check by data of all ranks: a row of the table in checks.c, and a file beside
 // grid_check.c. The rounds and vectors are sized in plan/program/program_footprint.c;
 // plan/cost/program_cost.c has the cost.
+#pragma once
 
 #include <math.h>
 

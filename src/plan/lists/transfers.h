@@ -19,14 +19,16 @@
 //                               copy: root's own, from or to a file
 //
 // To add an algorithm that moves values (a ring, a tree), change these. Today each node sends to
-// the next, then to the one after it, and so on. Summands that are needed whole on all nodes go
-// there directly, or by way of parts of all ranks (reduce-scatter, then all-gather):
-// mmul_program_find_path of plan/cost/program_cost.c chooses.
+// the next, then to the one after it, and so on. Summands that are needed whole on all nodes are
+// sent whole to each node, or first added part by part (reduce-scatter) and then gathered
+// (all-gather): mmul_program_find_path of plan/cost/program_cost.c chooses.
 //
+//     choice                      mmul_program_path, a field of the step (program_plan.h),
+//                                 bring_value in plan/program/program_make.c.
 //     pieces and their two ends   plan/parts/moves.c.
 //     their order and waits       transfers.c: a send may wait for a counter, as a relay does.
 //     cost                        plan/cost/program_cost.c.
-//     start, counters             exec/traffic/mover.c, exec/memory/progress.h.
+//     start, counters             exec/traffic/mover.c, exec/memory/progress.h: they count panels.
 //     reading, adding, writing    exec/traffic/move.c, streams.c (is_sum adds on arrival).
 //     memory of running sums      plan/program/program_memory.c; buffers: program_footprint.c.
 #pragma once
