@@ -61,6 +61,24 @@ for turn in loop(150):
 save("x.npy", x)
 """
 
+# No checkpoints: --resume continues in the inner loop, or in the second one.
+LOOPS = """
+x, y, p, b = load("x.npy"), load("y.npy"), load("p.npy"), load("b.npy")
+state, v, count = adamw_state((load("w.npy"),)), b, 0
+for turn in loop(60):
+    for step in loop(4):
+        loss = mean((x @ state[0][0] - y) ** 2)
+        state = adamw(state, grad(loss, state[0]), turn=count, rate=0.01)
+        v = p @ v + b
+        count += 1
+    print(turn, count, sum(v), sum(state[0][0]))
+for turn in loop(60, 120):
+    v = p @ v - b
+    print(turn, sum(v))
+save("w_result.npy", state[0][0])
+save("v_result.npy", v)
+"""
+
 KEEP = """
 save("kept:y", load("left.npy") @ load("right.npy"))
 """
@@ -98,6 +116,8 @@ KINDS = {
     "keep": Kind(RUN + ["keep.py", "--device", "faulty:delay=300ms:cpu", "--quiet"], ["kept.npy"], False,
                  RUN + ["read.py", "--quiet"]),
     "saves": Kind(RUN + ["saves.py"], ["x.npy"] + [f"x_{turn}.npy" for turn in range(150)], False, None),
+    "loops": Kind(RUN + ["loops.py", "--resume", "--journal-seconds", "0.01"],
+                  ["w_result.npy", "v_result.npy"], True, None),
     "script": Kind([sys.executable, "script.py"], ["w_result.npy", "v_result.npy"], True, None),
 }
 
@@ -110,7 +130,8 @@ def write_inputs(folder):
         np.save(folder / f"{name}.npy", rng.integers(1, 5, size=shape).astype(np.float32))
     np.save(folder / "p.npy", np.eye(48, dtype=np.float32)[rng.permutation(48)])
     np.save(folder / "product.npy", np.zeros((2, 2), np.float32))
-    for name, text in (("training", TRAINING), ("saves", SAVES), ("keep", KEEP), ("read", READ), ("script", SCRIPT)):
+    for name, text in (("training", TRAINING), ("saves", SAVES), ("keep", KEEP), ("read", READ),
+                       ("loops", LOOPS), ("script", SCRIPT)):
         (folder / f"{name}.py").write_text(text)
 
 
@@ -229,7 +250,8 @@ class Series:
             if self.kind.then is not None:
                 Job(self.folder, self.ranks, self.kind.then).ends_within(LIMIT_SECONDS)
             self.compare_results(self.read_results(), True)
-            self.problems += [f"{path.name} is left" for path in self.folder.rglob("*.part")]
+            self.problems += [f"{path.name} is left" for pattern in ("*.part", "*.journal*")
+                              for path in self.folder.rglob(pattern)]
         shutil.rmtree(self.folder)
         return self.problems
 

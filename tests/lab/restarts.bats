@@ -25,7 +25,7 @@ setup() {
     export RESTARTS_CUT="ip -n $LAB_NAME-launcher link set node1 nomaster"
     export RESTARTS_MEND="ip -n $LAB_NAME-launcher link set node1 master bridge"
     # Kept sets are shards on the hosts' own disks. A host does not read those of others.
-    kinds=(training product saves script)
+    kinds=(training product saves loops script)
 }
 
 # expect_right OPTION KILLS SEED
