@@ -360,6 +360,13 @@ check: $(foreach s,$(SUITE),$(CHECK_$(s))) ## lint and all tests (SUITE="unit mp
 check-long: all $(PRELOAD) $(CHECK_device) ## tests that need tens of GiB or hours: huge matrices, all faults
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests long
 
+HOURS ?= 1
+SEED  ?= 1
+.PHONY: soak
+soak: all $(PRELOAD) ## random jobs with random faults for hours (HOURS=8 SEED=2 KINDS="stalls cuts")
+	@bash -c '. tests/environment.sh; export PYTHONPATH=$$REPO/src/python \
+	    MPIMATMUL_LIBRARY=$$BUILD/lib/libmpimatmul.so.0; "$$PYTHON" tests/soak.py $(HOURS) $(SEED) $(KINDS)'
+
 tests: all $(INTERNAL) $(FUZZ) $(EMBED) $(PRELOAD) $(STUB) ## build every test program, run none
 
 # clang alone has libFuzzer. SECONDS_EACH and TARGETS="npy npz" for less or some.
