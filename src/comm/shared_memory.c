@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@
 struct announcement {
     int64_t pid;
     int fd; // -1: the leader failed
-    bool writable;
+    bool writable, has_shared_lock;
     uint64_t device, inode;
     int64_t offset, bytes;
 };
@@ -47,17 +48,30 @@ static enum mmul_status make_segment(int64_t bytes, int *fd, struct mmul_error *
                            mmul_bytes_format(bytes, text));
 }
 
-static struct announcement announce(int fd, int64_t offset, int64_t bytes, bool writable) {
+static struct announcement announce(int fd, const struct mmul_shared_source *source) {
     struct stat found;
     if (fd < 0 || fstat(fd, &found) != 0)
         return (struct announcement){.pid = getpid(), .fd = -1};
     return (struct announcement){.pid = getpid(),
                                  .fd = fd,
-                                 .writable = writable,
+                                 .writable = source->writable,
+                                 .has_shared_lock = source->has_shared_lock,
                                  .device = found.st_dev,
                                  .inode = found.st_ino,
-                                 .offset = offset,
-                                 .bytes = bytes};
+                                 .offset = source->offset,
+                                 .bytes = source->bytes};
+}
+
+static bool is_announced(const struct announcement *from, const struct stat *found) {
+    return found->st_dev == from->device && found->st_ino == from->inode;
+}
+
+// Shares the leader's lock. Returns false if the leader has lost it, e.g. because it was killed: a
+// later job may use the file then. A file system without locks is used without.
+static bool share_lock(const struct announcement *from, const char *path, int fd) {
+    struct stat found;
+    return (flock(fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) && stat(path, &found) == 0 &&
+           is_announced(from, &found);
 }
 
 static enum mmul_status open_announced(const struct announcement *from, const char *name, int *fd,
@@ -70,7 +84,8 @@ static enum mmul_status open_announced(const struct announcement *from, const ch
     *fd = open(path, (from->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     if (*fd < 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot open %s as '%s'", name, path);
-    if (fstat(*fd, &found) == 0 && found.st_dev == from->device && found.st_ino == from->inode)
+    if (fstat(*fd, &found) == 0 && is_announced(from, &found) &&
+        (!from->has_shared_lock || share_lock(from, path, *fd)))
         return MMUL_OK;
     close(*fd);
     *fd = -1;
@@ -134,6 +149,7 @@ static enum mmul_status map_for_node(const struct mmul_comm *comm, struct announ
 
 enum mmul_status mmul_shared_create(const struct mmul_comm *comm, int64_t bytes,
                                     struct mmul_shared *shared, struct mmul_error *err) {
+    const struct mmul_shared_source source = {.bytes = bytes, .writable = true};
     enum mmul_status status = MMUL_OK;
     int fd = -1;
     *shared = (struct mmul_shared){0};
@@ -141,7 +157,7 @@ enum mmul_status mmul_shared_create(const struct mmul_comm *comm, int64_t bytes,
         return MMUL_OK;
     if (comm->node_rank == 0)
         status = make_segment(bytes, &fd, err);
-    status = map_for_node(comm, announce(fd, 0, bytes, true), "shared memory", status, shared, err);
+    status = map_for_node(comm, announce(fd, &source), "shared memory", status, shared, err);
     if (fd >= 0)
         close(fd);
     return status;
@@ -156,6 +172,5 @@ enum mmul_status mmul_shared_map(const struct mmul_comm *comm,
         return MMUL_OK;
     }
     int fd = comm->node_rank == 0 ? source->fd : -1;
-    return map_for_node(comm, announce(fd, source->offset, source->bytes, source->writable),
-                        source->name, MMUL_OK, shared, err);
+    return map_for_node(comm, announce(fd, source), source->name, MMUL_OK, shared, err);
 }

@@ -28,6 +28,7 @@ struct mmul_shared_source {
     int fd;                // open, borrowed until the call returns; -1: the leader has none
     int64_t offset, bytes; // any offset; bytes > 0, all of it inside the file
     bool writable;         // fd may be open for writing only: every rank opens the file again
+    bool has_shared_lock; // the leader holds the file with flock(): so does every rank that maps it
 };
 
 // Collective over node. Maps a part of the leader's file into every rank, shared. A leader that is

@@ -79,8 +79,10 @@ bool mmul_matrix_extent(const struct mmul_matrix *matrix, enum mmul_dtype dtype,
 bool mmul_output_extent(const struct mmul_output *output, enum mmul_dtype dtype,
                         struct mmul_extent *extent) {
     struct mmul_error ignored;
-    struct mmul_extent found = {
-        .memory = output->memory, .fd = output->fd, .offset = output->data_offset};
+    struct mmul_extent found = {.memory = output->memory,
+                                .fd = output->fd,
+                                .offset = output->data_offset,
+                                .has_shared_lock = output->journal_path != NULL};
     if (output->dtype != dtype || (found.memory == NULL && !output->is_reserved))
         return false; // also for an expected output
     if (!narrow_extent(&found, output->selection, output->dtype))

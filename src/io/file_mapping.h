@@ -11,6 +11,7 @@ struct mmul_extent {
     const char *path;      // path of an input's file, borrowed
     int64_t offset, bytes; // range of the elements in the file
     int64_t modified_ns;   // last write to an input, as of opening
+    bool has_shared_lock;  // an output's, for every process that maps it
 };
 
 // Returns true, with *extent, if the matrix can be used in place. It must be stored in C order, as

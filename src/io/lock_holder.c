@@ -51,7 +51,7 @@ void mmul_lock_holder_find(const struct stat *file, struct mmul_lock_holder *hol
     *holder = (struct mmul_lock_holder){.pid = 0};
     FILE *locks = fopen("/proc/locks", "re");
     while (locks != NULL && holder->pid == 0 && fgets(line, sizeof line, locks) != NULL)
-        if (sscanf(line, "%*d: FLOCK %*s WRITE %lld %*x:%*x:%llu", &pid, &inode) == 2 && pid > 0 &&
+        if (sscanf(line, "%*d: FLOCK %*s %*s %lld %*x:%*x:%llu", &pid, &inode) == 2 && pid > 0 &&
             inode == file->st_ino && has_open(pid, file))
             holder->pid = pid;
     if (locks != NULL)

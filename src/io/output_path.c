@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The file side of an output: its name, its temporary file, and its space. The lock is on the
 // temporary file. A finished run renames that file away, so a lock counts only if the name still
-// leads to the locked file. output_file.c and output_write.c write the content.
+// leads to the locked file. Ranks that map a file with a journal share its lock. output_file.c and
+// output_write.c write the content.
 #include "io/output_path.h"
 
 #include <errno.h>
@@ -104,6 +105,13 @@ static enum mmul_status fail_input(const struct mmul_output *output, struct mmul
 // without.
 static bool try_lock(int fd) {
     return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+// Makes the lock of a file with a journal a shared one. Ranks that map the file hold it, too, and it
+// lasts as long as any of them. Returns false if another run took the lock meanwhile.
+static bool share_lock(const struct mmul_output *output, int fd) {
+    return output->journal_path == NULL || flock(fd, LOCK_SH | LOCK_NB) == 0 ||
+           errno != EWOULDBLOCK;
 }
 
 static enum mmul_status fail_locked(const struct mmul_output *output,
@@ -236,12 +244,15 @@ static enum mmul_status create_temporary(struct mmul_output *output,
         struct mmul_lock_holder holder;
         bool is_held = false;
         enum mmul_status status = try_create_temporary(output, fd, err);
-        if (status != MMUL_OK || *fd >= 0)
+        if (status == MMUL_OK && *fd < 0) {
+            status = remove_leftover(output, inputs, input_count, &is_held, &holder, err);
+            *fd = output->fd;
+            output->fd = -1;
+        }
+        if (status != MMUL_OK || (*fd >= 0 && share_lock(output, *fd)))
             return status;
-        status = remove_leftover(output, inputs, input_count, &is_held, &holder, err);
-        *fd = output->fd;
-        if (status != MMUL_OK || *fd >= 0)
-            return status;
+        if (*fd >= 0)
+            close(*fd);
         if (is_held && (holder.pid == getpid() || mmul_clock_now() > deadline))
             return fail_locked(output, &holder, err);
         if (is_held)

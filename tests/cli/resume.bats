@@ -109,6 +109,29 @@ refuses() {
     expect "A @ B"
 }
 
+@test "a rank that outlives root keeps other jobs from the file that it still writes" {
+    local i launcher line
+    "${launch[@]}" -n 2 "$(recorder)" "$MPIMATMUL" mul A.npy B.npy -o C.npy --quiet --resume --journal-seconds 0.001 \
+        --weights equal --tail off --device faulty:delay=1500ms,garble=3,everywhere:cpu > out 2>&1 < /dev/null 3>&- &
+    launcher=$!
+    for ((i = 0; i < 400; i++)); do
+        [ "$(entries)" -lt 2 ] || break
+        sleep 0.02
+    done
+    kill -STOP "$launcher" # it would end rank 1
+    kill -9 "$(< pid.0)"
+    run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume
+    line="mpimatmul: cannot create 'C.npy': process $(< pid.1) on * is writing it ('C.npy.part' is locked)"
+    # shellcheck disable=SC2053 # a pattern
+    [ "$status" -eq 73 ] && [[ ${stderr_lines[0]} = $line ]] || { show; return 1; }
+    [ "${stderr_lines[1]}" = "  hint: wait for the other run, or give another output name" ]
+    kill -9 "$launcher" "$(< pid.1)"
+    wait "$launcher" || true
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --report r.json
+    expect "A @ B"
+    [ "$(resumed complete)" -ge 1024 ]
+}
+
 @test "results that cannot be continued are refused" {
     local arguments hint="  hint: name the result .bin, .npy or .safetensors, or leave out --resume"
     run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o C.csv --resume

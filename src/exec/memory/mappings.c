@@ -232,6 +232,7 @@ static enum mmul_status find_source(const struct mmul_comm *comm, const struct o
         return open_same_file(offers, matrix, &source->fd, err);
     source->memory = offer->extent.memory;
     source->fd = offer->extent.fd;
+    source->has_shared_lock = offer->extent.has_shared_lock;
     return MMUL_OK;
 }
 
