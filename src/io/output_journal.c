@@ -97,11 +97,12 @@ enum mmul_status mmul_output_recall(const struct mmul_output *output,
 }
 
 static enum mmul_status record_stored(struct mmul_output *output, struct mmul_region r,
+                                      bool (*is_final)(void *), void *context,
                                       struct mmul_error *err) {
     char entry[ENTRY_BYTES];
     uint64_t hash = 0;
     enum mmul_status status = hash_region(output, r, &hash, err);
-    if (status != MMUL_OK)
+    if (status != MMUL_OK || !is_final(context))
         return status;
     snprintf(entry, sizeof entry,
              "done %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %016" PRIx64,
@@ -112,6 +113,7 @@ static enum mmul_status record_stored(struct mmul_output *output, struct mmul_re
 // Cuts the region where the selection does: along its segments. Whole lines are recorded together,
 // so a selection of columns is walked in one row only.
 enum mmul_status mmul_output_record(struct mmul_output *output, struct mmul_region region,
+                                    bool (*is_final)(void *context), void *context,
                                     struct mmul_error *err) {
     const int64_t width = region.col_end - region.col_begin;
     enum mmul_status status = MMUL_OK;
@@ -124,7 +126,7 @@ enum mmul_status mmul_output_record(struct mmul_output *output, struct mmul_regi
             stored.row_begin = region.row_begin;
             stored.row_end = region.row_end;
         }
-        status = record_stored(output, stored, err);
+        status = record_stored(output, stored, is_final, context, err);
         p += piece.end - piece.begin;
         if (piece_width < width && p == width)
             break;

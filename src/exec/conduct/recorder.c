@@ -10,7 +10,7 @@
 
 enum { PENDING_MOST = 1024 };
 
-// Time between two looks. The queues hold 64 regions each.
+// Time between two looks at the queues.
 static const double LOOK_SECONDS = 0.01;
 
 // Joins two regions that are neighbours along one axis. Returns false if they are not.
@@ -32,24 +32,55 @@ static void add_pending(struct mmul_recorder *recorder, const struct mmul_region
     for (int64_t i = 0; i < recorder->pending_count; i++)
         if (join_regions(&recorder->pending[i], region))
             return;
-    if (recorder->pending_count < PENDING_MOST)
-        recorder->pending[recorder->pending_count++] = *region;
+    recorder->pending[recorder->pending_count++] = *region;
 }
 
+static int queue_count(const struct mmul_recorder *recorder) {
+    return recorder->run->rank_resources.context->comm->node_size + 1;
+}
+
+static int64_t count_withdrawals(const struct mmul_recorder *recorder) {
+    int64_t count = 0;
+    for (int i = 0; i < queue_count(recorder); i++)
+        count += atomic_load(&recorder->run->rank_resources.completed[i].withdrawn);
+    return count;
+}
+
+// Takes regions until there is no more room for them. After a withdrawal all regions so far are
+// dropped, also those of other ranks: it is rare.
 static void collect(struct mmul_recorder *recorder) {
-    const struct mmul_rank_resources *resources = &recorder->run->rank_resources;
+    struct mmul_completed *queues = recorder->run->rank_resources.completed;
+    const int64_t withdrawn = count_withdrawals(recorder);
+    const bool drops = withdrawn != recorder->pending_withdrawn;
     struct mmul_region region;
-    for (int i = 0; i <= resources->context->comm->node_size; i++)
-        while (mmul_completed_take(&resources->completed[i], &region))
-            add_pending(recorder, &region);
+    if (drops)
+        recorder->pending_count = 0;
+    recorder->pending_withdrawn = withdrawn;
+    for (int i = 0; i < queue_count(recorder); i++)
+        while (recorder->pending_count < PENDING_MOST && mmul_completed_take(&queues[i], &region))
+            if (!drops)
+                add_pending(recorder, &region);
+}
+
+// Returns true if no region of the batch was withdrawn before this call.
+static bool is_batch_final(void *context) {
+    const struct mmul_recorder *recorder = context;
+    return count_withdrawals(recorder) == recorder->batch_withdrawn;
 }
 
 // Writes an entry for each pending region. A journal that cannot be written loses entries only.
 static void record_pending(struct mmul_recorder *recorder) {
     struct mmul_error ignored;
-    for (int64_t i = 0; i < recorder->pending_count; i++)
-        (void)mmul_output_record(recorder->output, recorder->pending[i], &ignored);
+    struct mmul_region *batch = recorder->pending;
+    recorder->pending = recorder->batch;
+    recorder->batch = batch;
+    recorder->batch_count = recorder->pending_count;
+    recorder->batch_withdrawn = recorder->pending_withdrawn;
     recorder->pending_count = 0;
+    for (int64_t i = 0; i < recorder->batch_count; i++) {
+        (void)mmul_output_record(recorder->output, batch[i], is_batch_final, recorder, &ignored);
+        collect(recorder);
+    }
 }
 
 static void *run_recorder(void *context) {
@@ -58,7 +89,7 @@ static void *run_recorder(void *context) {
     double last = mmul_clock_now();
     while (!atomic_load(&recorder->has_ended)) {
         collect(recorder);
-        if (mmul_clock_now() - last >= interval) {
+        if (mmul_clock_now() - last >= interval || recorder->pending_count == PENDING_MOST) {
             record_pending(recorder);
             last = mmul_clock_now();
         }
@@ -76,13 +107,14 @@ void mmul_recorder_begin(struct mmul_recorder *recorder, struct mmul_run *run) {
         if (run->stages[i].product != NULL && run->stages[i].is.files.output != NULL &&
             run->stages[i].is.files.output->journal != NULL)
             recorder->output = run->stages[i].is.files.output;
-    if (recorder->output == NULL ||
-        MMUL_ALLOCATE(recorder->pending, PENDING_MOST, "a journal", &ignored) != MMUL_OK)
+    if (recorder->output == NULL)
         return;
     recorder->run = run;
-    if (pthread_create(&recorder->thread, NULL, run_recorder, recorder) == 0)
+    if (MMUL_ALLOCATE_ALL("a journal", &ignored, MMUL_ARRAY(recorder->pending, PENDING_MOST),
+                          MMUL_ARRAY(recorder->batch, PENDING_MOST)) == MMUL_OK &&
+        pthread_create(&recorder->thread, NULL, run_recorder, recorder) == 0)
         return;
-    mmul_free(recorder->pending);
+    MMUL_FREE_ALL(recorder->pending, recorder->batch);
     recorder->run = NULL;
 }
 
@@ -91,9 +123,9 @@ void mmul_recorder_end(struct mmul_recorder *recorder, bool has_failed) {
         return;
     atomic_store(&recorder->has_ended, true);
     pthread_join(recorder->thread, NULL);
-    if (has_failed) {
+    if (has_failed)
         collect(recorder);
+    while (has_failed && recorder->pending_count > 0)
         record_pending(recorder);
-    }
-    mmul_free(recorder->pending);
+    MMUL_FREE_ALL(recorder->pending, recorder->batch);
 }

@@ -15,8 +15,12 @@ struct mmul_recorder {
     struct mmul_output *output;
     pthread_t thread;
     _Atomic bool has_ended;
-    struct mmul_region *pending; // owned: finished regions since the last entry, neighbours joined
-    int64_t pending_count;
+    // Owned: finished regions since the last entries, neighbours joined, and those that are being
+    // recorded.
+    struct mmul_region *pending, *batch;
+    int64_t pending_count, batch_count;
+    // Withdrawals in all queues when the regions were taken (exec/memory/completed.h).
+    int64_t pending_withdrawn, batch_withdrawn;
 };
 
 // Starts the thread on root, if an output has a journal. A failure leaves the run without entries.

@@ -18,3 +18,7 @@ bool mmul_completed_take(struct mmul_completed *queue, struct mmul_region *regio
     atomic_store(&queue->taken, taken + 1);
     return true;
 }
+
+void mmul_completed_withdraw(struct mmul_completed *queue) {
+    atomic_fetch_add(&queue->withdrawn, 1);
+}

@@ -231,6 +231,8 @@ static enum mmul_status compute_tasks(struct mmul_stage *stage, bool (*next)(str
     struct mmul_works *works = stage->works;
     enum mmul_status status = MMUL_OK;
     works->is_restarted = works->is_under_way;
+    if (works->is_restarted && stage->rank_resources->completed != NULL)
+        mmul_completed_withdraw(&stage->rank_resources->completed[stage->comm->node_rank]);
     while (works->is_under_way || (works->is_under_way = next(stage))) {
         mmul_stopwatch_enter(&stage->rank_resources->watch,
                              &stage->rank_resources->mine.compute_seconds);
