@@ -116,9 +116,7 @@ static enum mmul_status open_journal(const struct mmul_matmul *args,
         status = mmul_journal_open(output->journal_path, output->name, header.fields, header.count,
                                    &journal, err);
     fini_header(&header);
-    if (status == MMUL_OK)
-        mmul_output_set_journal(output, journal);
-    return status;
+    return status == MMUL_OK ? mmul_output_set_journal(output, journal, err) : status;
 }
 
 // ------------------------------------------------------------------------------------- narrowing

@@ -81,9 +81,13 @@ static enum mmul_status open_file(struct mmul_journal *journal, struct mmul_erro
         return mmul_fail(err, MMUL_ERR_CREATE,
                          "cannot use '%s': it is not a regular file of this user with one name",
                          journal->path);
-    if (!lock_file(journal->fd))
-        return mmul_fail(err, MMUL_ERR_CREATE, "cannot use '%s': another job is using it",
-                         journal->path);
+    // Results of the same name in two folders may have one folder for their journals.
+    if (!lock_file(journal->fd)) {
+        mmul_fail(err, MMUL_ERR_CREATE, "cannot use '%s': another job is writing it",
+                  journal->path);
+        mmul_hint(err, "wait for the other job, or give another --journal");
+        return err->status;
+    }
     journal->text = mmul_allocate_raw(found.st_size + 1, 1, "a journal", err);
     if (journal->text == NULL)
         return err->status;

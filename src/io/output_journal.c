@@ -3,8 +3,10 @@
 // stored stack.
 #include "io/output_journal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/integer.h"
@@ -18,8 +20,14 @@
 
 enum { BUFFER_BYTES = 256 << 10, ENTRY_BYTES = 160 };
 
-void mmul_output_set_journal(struct mmul_output *output, struct mmul_journal *journal) {
+enum mmul_status mmul_output_set_journal(struct mmul_output *output, struct mmul_journal *journal,
+                                         struct mmul_error *err) {
+    int64_t bytes = 0;
     output->journal = journal;
+    enum mmul_status status = mmul_shape_bytes(output->shape, output->dtype, &bytes, err);
+    if (status == MMUL_OK && ftruncate(output->fd, output->data_offset + bytes) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->part);
+    return status;
 }
 
 // Hashes a contiguous run of elements. Bytes beyond the end of the file do not count.

@@ -8,8 +8,10 @@
 #include "io/journal.h"
 #include "io/output_file.h"
 
-// Gives an output, created with the name of a journal, the open journal, which it takes over.
-void mmul_output_set_journal(struct mmul_output *output, struct mmul_journal *journal);
+// Gives an output, created with the name of a journal, the open journal, which it takes over. Cuts
+// the temporary file if that of an earlier run is longer. Fails with MMUL_ERR_IO.
+enum mmul_status mmul_output_set_journal(struct mmul_output *output, struct mmul_journal *journal,
+                                         struct mmul_error *err);
 
 // Regions of the stack in the file.
 struct mmul_recorded {

@@ -259,7 +259,7 @@ END
     flock t.py.journal sleep 13 3>&- &
     holder=$!
     sleep 0.2
-    refused 73 "mpimatmul: cannot use 't.py.journal': another job is using it"
+    refused 73 "mpimatmul: cannot use 't.py.journal': another job is writing it"
     kill "$holder"
     refused 64 "mpimatmul: --check cannot show a run with --resume" --check
     run --separate-stderr "$MPIMATMUL" run - --resume < t.py

@@ -180,11 +180,27 @@ static void links_are_refused(void **state) {
     folder_destroy(&folder);
 }
 
+// Results of the same name in two folders, and one folder for their journals.
+static void a_journal_in_use_is_refused(void **state) {
+    (void)state;
+    struct folder folder;
+    struct mmul_journal *second;
+    struct mmul_error err = {.text = ""};
+    folder_create(&folder);
+    const char *path = folder_path(&folder, "C.npy.journal");
+    struct mmul_journal *first = open_right(path);
+    assert_failure(open_journal(path, fields, 2, &second, &err), MMUL_ERR_CREATE, err,
+                   "C.npy.journal': another job is writing it");
+    mmul_journal_close(first);
+    make_journal(path, 1);
+    folder_destroy(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(entries_come_back),         cmocka_unit_test(a_torn_end_is_no_damage),
         cmocka_unit_test(a_damaged_byte_is_refused), cmocka_unit_test(another_header_is_refused),
-        cmocka_unit_test(links_are_refused),
+        cmocka_unit_test(links_are_refused),         cmocka_unit_test(a_journal_in_use_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
