@@ -25,8 +25,8 @@ struct mmul_recorded {
 enum mmul_status mmul_output_recall(const struct mmul_output *output,
                                     struct mmul_recorded *recorded, struct mmul_error *err);
 
-// Records a region of the output, or of its selection. Its elements are written. Reads them from the
-// file, and does not wait for the disk. Calls is_final(context) when they are read: if they may
+// Records a region of the output, or of its selection. Its elements are written. Reads them from
+// the file, and does not wait for the disk. Calls is_final(context) when they are read: if they may
 // have changed since the call, it returns false, and there is no entry. One thread at a time. Fails
 // with MMUL_ERR_IO and MMUL_ERR_SYSTEM.
 enum mmul_status mmul_output_record(struct mmul_output *output, struct mmul_region region,

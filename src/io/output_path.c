@@ -107,8 +107,8 @@ static bool try_lock(int fd) {
     return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
-// Makes the lock of a file with a journal a shared one. Ranks that map the file hold it, too, and it
-// lasts as long as any of them. Returns false if another run took the lock meanwhile.
+// Makes the lock of a file with a journal a shared one. Ranks that map the file hold it, too, and
+// it lasts as long as any of them. Returns false if another run took the lock meanwhile.
 static bool share_lock(const struct mmul_output *output, int fd) {
     return output->journal_path == NULL || flock(fd, LOCK_SH | LOCK_NB) == 0 ||
            errno != EWOULDBLOCK;

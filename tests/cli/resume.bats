@@ -179,3 +179,11 @@ $hint" ] || { show; return 1; }
     expect "A @ B"
     [ "$(resumed complete)" -eq 0 ]
 }
+
+@test "random products survive ten kills" {
+    need_plain "devices are slow enough"
+    need_numpy
+    run "$PYTHON" "$REPO/tests/kill_resume.py" 10 1
+    [ "$status" -eq 0 ] || { show; return 1; }
+    [[ ${lines[-1]} =~ ^[0-9]+" jobs, 10 kills, "[1-9][0-9]*" after entries, ".*", 0 wrong"$ ]] || { show; return 1; }
+}
