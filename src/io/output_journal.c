@@ -89,6 +89,8 @@ enum mmul_status mmul_output_recall(const struct mmul_output *output,
             status = mmul_fail(err, MMUL_ERR_DATA, "cannot resume '%s': '%s' in '%s' is no entry",
                                output->name, mmul_journal_entry(output->journal, i),
                                output->journal_path);
+            mmul_hint(err, "remove '%s' to start again, or leave out --resume",
+                      output->journal_path);
             break;
         }
         status = hash_region(output, *region, &hash, err);

@@ -244,6 +244,8 @@ static enum mmul_status create_temporary(struct mmul_output *output,
         struct mmul_lock_holder holder;
         bool is_held = false;
         enum mmul_status status = try_create_temporary(output, fd, err);
+        if (*fd >= 0)
+            output->is_continued = false; // there is a journal, but not its file
         if (status == MMUL_OK && *fd < 0) {
             status = remove_leftover(output, inputs, input_count, &is_held, &holder, err);
             *fd = output->fd;

@@ -132,6 +132,118 @@ refuses() {
     [ "$(resumed complete)" -ge 1024 ]
 }
 
+@test "a stack continues with its missing matrices" {
+    "$PYTHON" -c "import numpy as np
+draw = np.random.default_rng(1)
+np.save('A.npy', draw.integers(-4, 5, (2, 15, 300, 20)).astype('f4'))
+np.save('B.npy', draw.integers(-4, 5, (20, 24)).astype('f4'))
+np.save('D.npy', draw.integers(-4, 5, (2, 15, 1, 24)).astype('f4'))"
+    local arguments=(A.npy B.npy --c-in D.npy --beta 3 --tail off)
+    killed 3 "${arguments[@]}"
+    "$MPIMATMUL" mul "${arguments[@]}" -o C.npy --resume --quiet --report r.json
+    expect "A @ B + 3 * np.load('D.npy')"
+    [ "$(resumed complete)" -ge 3 ] && [ "$(resumed total) $(resumed lines)" = "30 matrices" ]
+}
+
+# 16 bits are rounded on their way into the file, so they are recorded when a pass has arrived there.
+@test "a 16-bit result continues, out of core too" {
+    "$MPIMATMUL" gen A.npy --dims 6000x64 --kind integer --seed 1 --dtype float16
+    "$MPIMATMUL" gen B.npy --dims 64x900 --kind integer --seed 2 --dtype float16
+    killed 3 A.npy B.npy --memory 28MiB
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --report r.json
+    expect "(A @ B).astype('f2')"
+    [ "$(resumed complete)" -ge 100 ]
+}
+
+@test "a product beyond --memory continues in its passes" {
+    "$PYTHON" -c "import numpy as np
+np.save('A.npy', np.asfortranarray(np.load('A.npy'))); np.save('B.npy', np.asfortranarray(np.load('B.npy')))" # copied
+    killed 3 A.npy B.npy --memory 24MiB
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --memory 24MiB --report r.json
+    expect "A @ B"
+    [ "$(resumed complete)" -ge 1024 ]
+}
+
+@test "a second job is refused while the first still runs" {
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --quiet "${slow[@]}" --device faulty:delay=600ms:cpu 3>&- &
+    local first=$! line i
+    for ((i = 0; i < 400; i++)); do
+        [ ! -e C.npy.journal ] || break
+        sleep 0.01
+    done
+    run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume
+    line="mpimatmul: cannot create 'C.npy': process $first on * is writing it ('C.npy.part' is locked)"
+    # shellcheck disable=SC2053 # a pattern
+    [ "$status" -eq 73 ] && [[ ${stderr_lines[0]} = $line ]] || { show; return 1; }
+    wait "$first"
+    expect "A @ B"
+    # Results of one name in two folders, and one folder for their journals.
+    mkdir x y
+    "$MPIMATMUL" mul A.npy B.npy -o x/C.npy --quiet "${slow[@]}" --journal . 3>&- &
+    first=$!
+    for ((i = 0; i < 400; i++)); do
+        [ ! -s C.npy.journal ] || break
+        sleep 0.01
+    done
+    run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o y/C.npy --resume --journal .
+    [ "$status" -eq 73 ] && [ "$stderr" = "mpimatmul: cannot use './C.npy.journal': another job is writing it
+  hint: wait for the other job, or give another --journal" ] || { show; return 1; }
+    wait "$first"
+    [ -e x/C.npy ] && [ -z "$(ls y)" ]
+}
+
+# forge SED: changes lines of the journal and gives them their checksums.
+forge() {
+    sed -i -E "s/\t[0-9a-f]{8}\$//;$1" C.npy.journal
+    "$PYTHON" -c "import ctypes
+digest = ctypes.CDLL('libxxhash.so.0').XXH3_64bits
+digest.restype, digest.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t]
+lines = open('C.npy.journal', 'rb').read().splitlines()
+lines = [b'%s\t%08x\n' % (x, digest(x, len(x)) & 0xffffffff) for x in lines]
+open('C.npy.journal', 'wb').write(b''.join(lines))"
+}
+
+@test "a journal of another version, operation, type or input is refused with its line" {
+    local version
+    version=$("$MPIMATMUL" --version | sed 's/.* //;1q')
+    "$MPIMATMUL" gen B2.npy --dims 32x24 --kind integer --seed 3
+    "$MPIMATMUL" gen T.npy --dims 32x8192 --kind integer --seed 4
+    "$MPIMATMUL" gen D.npy --dims 1x24 --kind integer --seed 5
+    killed 3 A.npy B.npy
+    cp C.npy.journal kept
+    forge ''
+    cmp C.npy.journal kept
+    forge '1s/journal 1/journal 2/'
+    refuses "'C.npy.journal' begins with 'mpimatmul journal 2', expected 'mpimatmul journal 1'" A.npy B.npy
+    cp kept C.npy.journal
+    forge '2s/.*/version: 0.0.1/'
+    refuses "its journal has another version: 0.0.1, this job has $version" A.npy B.npy
+    cp kept C.npy.journal
+    forge '3s/.*/operation: run/'
+    refuses "its journal has another operation: run, this job has mul" A.npy B.npy
+    cp kept C.npy.journal
+    forge '7s/.*/extra: 1/'
+    refuses "its journal has 'extra: 1', this job has alpha" A.npy B.npy
+    cp kept C.npy.journal
+    refuses "its journal has another file of B: $PWD/B.npy, this job has $PWD/B2.npy" A.npy B2.npy
+    refuses "its journal has another orientation of A: as stored, this job has transposed" T.npy B.npy --transpose-a
+    refuses "its journal has another beta: 0, this job has 1" A.npy B.npy --beta 1 --c-in D.npy
+    cp -p B.npy B.kept
+    "$PYTHON" -c "import os
+s = os.stat('B.npy'); f = open('B.npy', 'r+b'); f.seek(128 + 4 * 700); f.write(b'spoiled'); f.close()
+os.utime('B.npy', ns=(s.st_atime_ns, s.st_mtime_ns))" # the same size and time
+    refuses "its journal has another content of B: *" A.npy B.npy
+    cp -p B.kept B.npy
+    cp -p B.npy B.data && mv B.data B.npy # another inode is no other content
+    # shellcheck disable=SC2016 # the last line
+    forge '$s/.*/done 0 8000 9000 0 24 00/'
+    refuses "'done 0 8000 9000 0 24 00' in 'C.npy.journal' is no entry" A.npy B.npy
+    cp kept C.npy.journal
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --report r.json
+    expect "A @ B"
+    [ "$(resumed complete)" -ge 2048 ]
+}
+
 @test "results that cannot be continued are refused" {
     local arguments hint="  hint: name the result .bin, .npy or .safetensors, or leave out --resume"
     run --separate-stderr "$MPIMATMUL" mul A.npy B.npy -o C.csv --resume
