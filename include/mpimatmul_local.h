@@ -502,9 +502,16 @@ struct mmul_ending_note {
 // none. Async-signal-safe.
 MMUL_API const struct mmul_ending_note *mmul_ending_explanation(void);
 
-// Returns the last checkpoint of a stopped program, "FILE holds turn N"; "": none.
-// Async-signal-safe.
+// Returns the last checkpoint of a stopped program, "FILE holds turn N", or how to continue a
+// product; "": none. Async-signal-safe.
 MMUL_API const char *mmul_ending_kept(void);
+
+// Asks a run with a journal to record at once what is complete, and to go on meanwhile
+// (MMUL_ENDING_RECORD), or to end after the work in flight with MMUL_ERR_STOPPED
+// (MMUL_ENDING_FINISH; a job of one rank). Returns false if there is no such run in this process.
+// Async-signal-safe.
+enum mmul_ending_wish { MMUL_ENDING_NONE, MMUL_ENDING_RECORD, MMUL_ENDING_FINISH };
+MMUL_API bool mmul_ending_request(enum mmul_ending_wish wished);
 
 // Ends this process, a rank, once the launcher that started it has ended or was killed: mpirun, its
 // daemon on this host, slurmstepd. All outputs are abandoned first, and none is committed after the

@@ -300,7 +300,7 @@ class Killer:
             what = self.draw.choice(("rank", "root", "mpirun", "all")) if start.has_mpirun else "all"
             start.kill("all" if is_last else what)
             if is_last:
-                self.note(job, f"no end in {LIMIT_SECONDS} s")
+                self.note(job, f"no end in {LIMIT_SECONDS} s on {start.ranks}: {' '.join(start.options)}")
                 return
             kills += 1
             self.counts["kills"] += 1

@@ -244,6 +244,27 @@ const char *mmul_ending_kept(void) {
     return kept[atomic_load(&kept_at)];
 }
 
+// ------------------------------------------------------------------------------ recorded work
+
+static _Atomic bool has_recorder;
+static _Atomic int wish;
+
+void mmul_ending_set_recorded(bool is_recorded) {
+    atomic_store(&wish, MMUL_ENDING_NONE);
+    atomic_store(&has_recorder, is_recorded);
+}
+
+bool mmul_ending_request(enum mmul_ending_wish wished) {
+    if (!atomic_load(&has_recorder))
+        return false;
+    atomic_store(&wish, wished);
+    return true;
+}
+
+enum mmul_ending_wish mmul_ending_wish(void) {
+    return (enum mmul_ending_wish)atomic_load(&wish);
+}
+
 // --------------------------------------------------------------------------------------- the watch
 
 // If the thread cannot be created, the process ends when Open MPI ends it, and still replaces no

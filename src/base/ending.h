@@ -35,5 +35,12 @@ void mmul_ending_watch(void (*last)(void));
 // main thread.
 void mmul_ending_explain(const struct mmul_ending_note *note);
 
-// Sets the text that mmul_ending_kept returns: the last checkpoint. Text beyond 255 bytes is cut.
+// Sets the text that mmul_ending_kept returns: the last checkpoint, or how to continue. Text beyond
+// 255 bytes is cut.
 void mmul_ending_keep(const char *text);
+
+// Says that a thread of this process records finished work from now on, or no more.
+void mmul_ending_set_recorded(bool is_recorded);
+
+// Returns what a signal has asked of that thread since then.
+enum mmul_ending_wish mmul_ending_wish(void);

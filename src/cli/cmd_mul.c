@@ -332,7 +332,7 @@ static enum mmul_status run_mul(const struct call *call, struct mmul_error *err)
             job.results[i].output = NULL; // the run took ownership
         mmul_progress_fini(call->progress);
         if (status != MMUL_OK && values[OPT_RESUME].number != 0 && err->hint[0] == '\0')
-            mmul_cli_hint(err, "run again with --resume to continue");
+            mmul_cli_hint(err, "the same command continues it");
     }
     if (status == MMUL_OK && call->is_root)
         status = print_results(call, &job, err);

@@ -38,6 +38,9 @@ static bool prints, has_others, has_bar;
 static _Atomic int first; // signal that began the shutdown; 0 for none
 static _Atomic int ticks; // timer ticks since then
 static _Atomic bool has_ended, goes_on;
+// A run with a journal records what is complete. It has asked for that, or ends after the work in
+// flight.
+static _Atomic bool records, finishes;
 // Descriptor of the stream with the first message, -1 before it is printed.
 static _Atomic int said_to = -1;
 
@@ -86,7 +89,7 @@ static void end_process(int number, enum mmul_abandoned abandoned) {
     write_text(STDERR_FILENO, line, "", "");
     if (*mmul_ending_kept() != '\0')
         write_text(STDERR_FILENO, "mpimatmul: ", mmul_ending_kept(), "\n");
-    if (!has_others)
+    if (!has_others && (!atomic_load(&records) || atomic_load(&finishes)))
         _exit(MMUL_ERR_STOPPED);
     silence_others();
     setitimer(ITIMER_REAL, &ROOT_STAYS, NULL);
@@ -97,6 +100,15 @@ static void begin_grace(void) {
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
+// Asks a run with a journal to record what is complete. Returns true if it also ends by itself,
+// after the work in flight: one process, and Ctrl-C. SIGKILL often follows other signals soon.
+static bool ask_recorder(int number) {
+    const bool ends = number == SIGINT && !has_others;
+    atomic_store(&records, mmul_ending_request(ends ? MMUL_ENDING_FINISH : MMUL_ENDING_RECORD));
+    atomic_store(&finishes, ends && atomic_load(&records));
+    return atomic_load(&finishes);
+}
+
 static void handle_signal(int number) {
     int none = 0;
     if (getpid() != owner) { // a child inherits the handlers, but ends normally
@@ -105,8 +117,12 @@ static void handle_signal(int number) {
         return;
     }
     bool is_first = atomic_compare_exchange_strong(&first, &none, number);
+    if (is_first && ask_recorder(number))
+        return;
     bool leaves = !is_first || !atomic_load(&has_ended);
     enum mmul_abandoned abandoned = leaves ? mmul_outputs_abandon() : MMUL_ABANDONED_FINISHED;
+    if (atomic_load(&records) && abandoned == MMUL_ABANDONED_NONE)
+        abandoned = MMUL_ABANDONED_SOME;
     if (leaves && atomic_load(&goes_on) && abandoned == MMUL_ABANDONED_FINISHED)
         abandoned = MMUL_ABANDONED_REST;
     if (abandoned != MMUL_ABANDONED_FINISHED)

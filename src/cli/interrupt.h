@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Handling of SIGINT, SIGTERM and SIGHUP: prints one line, leaves no temporary file, exits with 75.
+// A run with a journal records what is complete first. After SIGINT a job of one rank also finishes
+// the work in flight, unless a second signal comes.
 #pragma once
 
 #include <stdbool.h>

@@ -292,6 +292,70 @@ $hint" ] || { show; return 1; }
     [ "$(resumed complete)" -eq 0 ]
 }
 
+# interrupted SIGNAL... -- COMMAND...: starts the product with one block under way, sends the signals, and sets code.
+# The journal gets no entry before.
+interrupted() {
+    local signals=() i signal
+    while [ "$1" != -- ]; do
+        signals+=("$1")
+        shift
+    done
+    shift
+    # Ctrl-C does not reach what a script starts in the background.
+    env --default-signal=INT,TERM "$@" mul A.npy B.npy -o C.npy --resume --journal-seconds 100 --quiet --weights equal \
+        --device "faulty:delay=$delay:cpu" > out 2> err < /dev/null 3>&- &
+    for ((i = 0; i < 400; i++)); do
+        [ ! -s C.npy.journal ] || break
+        sleep 0.02
+    done
+    sleep "$pause"
+    for signal in "${signals[@]}"; do
+        kill "-$signal" $!
+        sleep 0.1
+    done
+    code=0
+    wait $! || code=$?
+    if [ ! -e C.npy.part ] || [ ! -e C.npy.journal ] || [ -e C.npy ]; then
+        cat err
+        return 1
+    fi
+}
+
+@test "Ctrl-C ends the job after the work in flight, which is recorded" {
+    delay=2s pause=0.5 interrupted INT -- "$MPIMATMUL"
+    [ "$code" -eq 75 ] && [ "$(cat err)" = "mpimatmul: stopped by SIGINT: no result was written
+  hint: the same command continues it" ] || { cat err; return 1; }
+    [ "$(entries)" -eq 1 ]
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --report r.json
+    expect "A @ B"
+    [ "$(resumed complete)" -eq 1024 ]
+}
+
+@test "a second Ctrl-C ends the job at once" {
+    delay=100s pause=0.5 interrupted INT INT -- timeout --foreground 60 "$MPIMATMUL"
+    [ "$code" -eq 75 ] && [ "$(cat err)" = "mpimatmul: stopped by SIGINT: no result was written
+mpimatmul: the same command continues 'C.npy'" ] || { cat err; return 1; }
+    [ "$(entries)" -eq 0 ]
+}
+
+# mpirun kills the ranks a second after it has passed a signal on.
+@test "a job of mpirun records what is complete before it ends" {
+    delay=600ms pause=1 interrupted INT -- mpirun -q -n 2 "$MPIMATMUL"
+    [ "$code" -eq 1 ] && [ "$(cat err)" = "mpimatmul: stopped by SIGTERM: no result was written
+mpimatmul: the same command continues 'C.npy'" ] || { cat err; return 1; }
+    [ "$(entries)" -ge 1 ]
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --report r.json
+    expect "A @ B"
+    [ "$(resumed complete)" -ge 2048 ]
+}
+
+@test "SIGTERM, which a SIGKILL may follow, ends the job at once, and what is complete is recorded" {
+    delay=600ms pause=1 interrupted TERM -- "$MPIMATMUL"
+    [ "$code" -eq 75 ] && [ "$(cat err)" = "mpimatmul: stopped by SIGTERM: no result was written
+mpimatmul: the same command continues 'C.npy'" ] || { cat err; return 1; }
+    [ "$(entries)" -ge 1 ]
+}
+
 @test "random products survive ten kills" {
     need_plain "devices are slow enough"
     need_numpy

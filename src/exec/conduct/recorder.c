@@ -3,6 +3,7 @@
 #include "exec/conduct/recorder.h"
 
 #include "base/clock.h"
+#include "base/ending.h"
 #include "base/memory.h"
 #include "exec/memory/completed.h"
 #include "exec/steps/product.h"
@@ -88,8 +89,12 @@ static void *run_recorder(void *context) {
     const double interval = recorder->run->rank_resources.options->journal_seconds;
     double last = mmul_clock_now();
     while (!atomic_load(&recorder->has_ended)) {
+        const enum mmul_ending_wish wish = mmul_ending_wish();
+        if (wish == MMUL_ENDING_FINISH && !atomic_exchange(&recorder->was_stopped, true))
+            mmul_failure_void_traffic(&recorder->run->rank_resources.failure);
         collect(recorder);
-        if (mmul_clock_now() - last >= interval || recorder->pending_count == PENDING_MOST) {
+        if (mmul_clock_now() - last >= interval || recorder->pending_count == PENDING_MOST ||
+            wish != MMUL_ENDING_NONE) {
             record_pending(recorder);
             last = mmul_clock_now();
         }
@@ -112,8 +117,13 @@ void mmul_recorder_begin(struct mmul_recorder *recorder, struct mmul_run *run) {
     recorder->run = run;
     if (MMUL_ALLOCATE_ALL("a journal", &ignored, MMUL_ARRAY(recorder->pending, PENDING_MOST),
                           MMUL_ARRAY(recorder->batch, PENDING_MOST)) == MMUL_OK &&
-        pthread_create(&recorder->thread, NULL, run_recorder, recorder) == 0)
+        pthread_create(&recorder->thread, NULL, run_recorder, recorder) == 0) {
+        char text[256];
+        snprintf(text, sizeof text, "the same command continues '%.200s'", recorder->output->name);
+        mmul_ending_keep(text);
+        mmul_ending_set_recorded(true);
         return;
+    }
     MMUL_FREE_ALL(recorder->pending, recorder->batch);
     recorder->run = NULL;
 }
@@ -121,6 +131,8 @@ void mmul_recorder_begin(struct mmul_recorder *recorder, struct mmul_run *run) {
 void mmul_recorder_end(struct mmul_recorder *recorder, bool has_failed) {
     if (recorder->run == NULL)
         return;
+    mmul_ending_set_recorded(false);
+    mmul_ending_keep("");
     atomic_store(&recorder->has_ended, true);
     pthread_join(recorder->thread, NULL);
     if (has_failed)

@@ -15,6 +15,7 @@ struct mmul_recorder {
     struct mmul_output *output;
     pthread_t thread;
     _Atomic bool has_ended;
+    _Atomic bool was_stopped; // by a signal, after the work in flight
     // Owned: finished regions since the last entries, neighbours joined, and those that are being
     // recorded.
     struct mmul_region *pending, *batch;

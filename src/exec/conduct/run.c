@@ -595,7 +595,7 @@ static bool is_over_at_once(const struct mmul_run *run, bool writes_back) {
 enum mmul_status mmul_run_execute(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->rank_resources.context->comm;
     struct threads threads = {.run = run};
-    struct mmul_recorder recorder;
+    struct mmul_recorder recorder = {.run = NULL};
     bool writes_back = false;
     for (int i = 0; i < run->stage_count; i++)
         writes_back |= mmul_write_back_runs_here(&run->stages[i]);
@@ -641,6 +641,8 @@ enum mmul_status mmul_run_execute(struct mmul_run *run, struct mmul_error *err) 
     run->rank_resources.mine.gather_seconds += fmax(moving, 0);
     if (status == MMUL_OK)
         status = find_failure(run, err);
+    if (status == MMUL_OK && atomic_load(&recorder.was_stopped))
+        status = mmul_fail(err, MMUL_ERR_STOPPED, "stopped by SIGINT: no result was written");
     mmul_mover_fini(&threads.mover);
     return mmul_comm_agree(comm, status, err);
 }
