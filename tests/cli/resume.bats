@@ -8,6 +8,7 @@ setup() {
     cd "$BATS_TEST_TMPDIR" || return 1
     "$MPIMATMUL" gen A.npy --dims 8192x32 --kind integer --seed 1
     "$MPIMATMUL" gen B.npy --dims 32x24 --kind integer --seed 2
+    launcher=()
     slow=(--weights equal --device faulty:delay=300ms:cpu --journal-seconds 0.001 --resume)
 }
 
@@ -20,7 +21,7 @@ entries() {
 killed() {
     local least=$1 process i
     shift
-    "$MPIMATMUL" mul "$@" -o C.npy --quiet "${slow[@]}" 3>&- &
+    "${launcher[@]}" "$MPIMATMUL" mul "$@" -o C.npy --quiet "${slow[@]}" 3>&- &
     process=$!
     for ((i = 0; i < 400; i++)); do
         [ "$(entries)" -ge "$least" ] && break
@@ -145,21 +146,35 @@ np.save('D.npy', draw.integers(-4, 5, (2, 15, 1, 24)).astype('f4'))"
     [ "$(resumed complete)" -ge 3 ] && [ "$(resumed total) $(resumed lines)" = "30 matrices" ]
 }
 
-# 16 bits are rounded on their way into the file, so they are recorded when a pass has arrived there.
-@test "a 16-bit result continues, out of core too" {
+# 16 bits are rounded on their way into the file, so they are recorded round by round.
+@test "a 16-bit result continues" {
     "$MPIMATMUL" gen A.npy --dims 6000x64 --kind integer --seed 1 --dtype float16
     "$MPIMATMUL" gen B.npy --dims 64x900 --kind integer --seed 2 --dtype float16
-    killed 3 A.npy B.npy --memory 28MiB
+    killed 2 A.npy B.npy
+    killed 4 A.npy B.npy
     "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --report r.json
     expect "(A @ B).astype('f2')"
-    [ "$(resumed complete)" -ge 100 ]
+    [ "$(resumed complete)" -ge 4000 ]
+}
+
+# Each of two ranks has begun its half. The missing rows then lie apart in the file.
+@test "rows that lie apart are recorded, too" {
+    launcher=(mpirun -q -n 2)
+    killed 2 A.npy B.npy --tail off
+    launcher=()
+    killed 4 A.npy B.npy
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --report r.json
+    expect "A @ B"
+    [ "$(resumed complete)" -ge 4000 ]
 }
 
 @test "a product beyond --memory continues in its passes" {
     "$PYTHON" -c "import numpy as np
 np.save('A.npy', np.asfortranarray(np.load('A.npy'))); np.save('B.npy', np.asfortranarray(np.load('B.npy')))" # copied
-    killed 3 A.npy B.npy --memory 24MiB
-    "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --memory 24MiB --report r.json
+    local least
+    least=$("$MPIMATMUL" mul A.npy B.npy -o C.npy --memory 1MiB 2>&1 | sed -n 's/.*--memory \(.*\) is enough.*/\1/p')
+    killed 3 A.npy B.npy --memory "$least"
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy --resume --quiet --memory "$least" --report r.json
     expect "A @ B"
     [ "$(resumed complete)" -ge 1024 ]
 }

@@ -161,6 +161,7 @@ static void test_random_plans_keep_their_invariants(void **state) {
             .weights = random_up_to(3) == 1 ? weights : NULL,
             .panels = true,
             .tail = random_up_to(2) == 1 ? MMUL_TAIL_AUTO : MMUL_TAIL_OFF,
+            .journal_seconds = random_up_to(2) == 1 ? 1e-3 * (double)random_up_to(100) : 0,
             .memory_limit_bytes = random_up_to(3) == 1 ? 0 : random_up_to(300) * MIB};
         if (mmul_schedule_make(&request, &schedule, &err) != MMUL_OK) {
             assert_int_equal(err.status, MMUL_ERR_SYSTEM);
@@ -373,6 +374,37 @@ static void test_rounds_hide_the_pieces(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
+// Results that leave the node, or are converted, complete a round in each interval of a journal. A
+// round has at least 1024 units.
+static void test_rounds_follow_the_journal(void **state) {
+    (void)state;
+    static const struct {
+        unsigned maps;
+        double seconds;
+        int64_t rounds, less;
+    } cases[] = {{ALL & ~MMUL_MAPS_C, 0.5, 6, 4},
+                 {ALL & ~MMUL_MAPS_C, 1e-9, 40, 0},
+                 {ALL & ~MMUL_MAPS_C, 100, 1, 0},
+                 {ALL & ~MMUL_MAPS_C, 0, 1, 0},
+                 {ALL, 0.5, 1, 0},
+                 {0, 0.5, 6, 4}};
+    struct mmul_problem problem = one_product(40000, 1000, 4000); // 3.2 s at full speed
+    struct mmul_cluster *cluster = make_fast_cluster(1, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mmul_schedule *schedule =
+            plan_or_die(&(struct mmul_schedule_request){.problem = &problem,
+                                                        .cluster = cluster,
+                                                        .node_maps = &cases[i].maps,
+                                                        .split = MMUL_SPLIT_ROWS,
+                                                        .panels = true,
+                                                        .journal_seconds = cases[i].seconds});
+        assert_plan(schedule);
+        assert_in_range(schedule->rounds, cases[i].rounds, cases[i].rounds + cases[i].less);
+        mmul_schedule_free(schedule);
+    }
+    mmul_cluster_destroy(cluster);
+}
+
 // Four ranks of a node: two share one device, one has another device, one computes in host memory.
 // The memory limit applies per device.
 static void test_ranks_of_a_device_share_its_memory_limit(void **state) {
@@ -403,6 +435,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_a_product_too_large_for_pieces_is_refused,
                                   assert_no_live_bytes),
         cmocka_unit_test_teardown(test_rounds_hide_the_pieces, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_rounds_follow_the_journal, assert_no_live_bytes),
         cmocka_unit_test(test_cuts_follow_size_and_memory),
         cmocka_unit_test(test_candidate_cuts_differ),
         cmocka_unit_test_teardown(test_panels_are_cut_only_for_a_network, assert_no_live_bytes),

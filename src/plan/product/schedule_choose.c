@@ -217,6 +217,48 @@ static enum mmul_status choose_best(struct mmul_planning *p, struct mmul_error *
     return status;
 }
 
+// Returns the rounds in which lines of the result are complete in time for the journal; 0: no
+// matter. Results that are computed in their file are recorded block by block
+// (exec/tasks/write_back.h).
+static int64_t rounds_for_journal(const struct mmul_planning *p) {
+    static const int64_t least_units = 1024; // a round packs the whole operand again: about 2 %
+    const struct mmul_candidate *best = &p->best;
+    int64_t most = 0;
+    double units = 0;
+    bool in_place = true;
+    for (int rank = 0; rank < p->schedule->size; rank++) {
+        most = mmul_max(most, best->counts[rank]);
+        in_place &= best->counts[rank] == 0 || (p->maps[p->rank_node[rank]] & MMUL_MAPS_C) != 0;
+    }
+    if (p->speeds_known)
+        units = fmin((double)most * p->request->journal_seconds / best->seconds, (double)most);
+    return in_place ? 0 : mmul_divide_up(most, mmul_max(least_units, (int64_t)units));
+}
+
+// Cuts the best candidate into more rounds if a journal needs them and they fit into memory. Panels
+// would complete lines along the other axis, and a later run continues along one axis only. With
+// several panels a round completes no line before its last, so one panel may take a little longer.
+static enum mmul_status add_rounds_for_journal(struct mmul_planning *p, struct mmul_error *err) {
+    static const double worth_one_panel = 1.01;
+    const int64_t rounds = rounds_for_journal(p);
+    struct mmul_cut cut = p->best.cut,
+                    one = mmul_panels_single(&p->schedule->problem, p->schedule->axis);
+    enum mmul_status status = MMUL_OK;
+    if (rounds <= cut.rounds)
+        return MMUL_OK;
+    const bool has_panels = cut.panels > 1;
+    p->trial.in = p->best.in;
+    one.rounds = cut.rounds = rounds;
+    for (int stays = 1; status == MMUL_OK && p->best.cut.rounds < rounds && stays >= 0; stays--) {
+        cut.whole_stays = stays;
+        if (has_panels || stays)
+            status = consider_cut(p, &cut, HUGE_VAL, err);
+    }
+    if (status == MMUL_OK && has_panels && p->best.cut.rounds == rounds)
+        status = consider_cut(p, &one, worth_one_panel, err);
+    return status;
+}
+
 // ----------------------------------------------------------------------------------- work stealing
 
 // Sets the share of a block that other ranks may steal. A stealable part must be worth two more
@@ -251,8 +293,11 @@ enum mmul_status mmul_planning_choose(struct mmul_planning *p, bool only_fits,
     enum mmul_status status;
     p->only_fits = only_fits;
     choose_steal_shares(p);
-    do
+    do {
         status = choose_best(p, err);
-    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_stealing(p)));
+        if (status == MMUL_OK && p->request->journal_seconds > 0 && p->request->panels &&
+            !only_fits)
+            status = add_rounds_for_journal(p, err);
+    } while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_stealing(p)));
     return status;
 }

@@ -22,7 +22,10 @@ struct mmul_schedule_request {
     const int64_t *whole_offsets;
     enum mmul_split_choice split;
     enum mmul_split_rule rule;
-    bool panels;         // may choose panels and rounds; else one round of one panel
+    bool panels; // may choose panels and rounds; else one round of one panel
+    // Seconds between entries of a journal: results that are not computed in their file are stored
+    // in rounds of about this time. 0: no journal.
+    double journal_seconds;
     enum mmul_tail tail; // share of every block that may be stolen at run time
     double tail_share;   // the share for MMUL_TAIL_SHARE
     // Rows of A and C are values, which can move to another node and back.
