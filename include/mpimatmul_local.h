@@ -506,10 +506,9 @@ MMUL_API const struct mmul_ending_note *mmul_ending_explanation(void);
 // product; "": none. Async-signal-safe.
 MMUL_API const char *mmul_ending_kept(void);
 
-// Asks a run with a journal to record at once what is complete, and to go on meanwhile
-// (MMUL_ENDING_RECORD), or to end after the work in flight with MMUL_ERR_STOPPED
-// (MMUL_ENDING_FINISH; a job of one rank). Returns false if there is no such run in this process.
-// Async-signal-safe.
+// Asks a run with a journal to record at once what is complete. MMUL_ENDING_RECORD: it goes on
+// meanwhile. MMUL_ENDING_FINISH, for a job of one rank: it ends after the work in flight
+// (MMUL_ERR_STOPPED). Returns false if there is no such run in this process. Async-signal-safe.
 enum mmul_ending_wish { MMUL_ENDING_NONE, MMUL_ENDING_RECORD, MMUL_ENDING_FINISH };
 MMUL_API bool mmul_ending_request(enum mmul_ending_wish wished);
 

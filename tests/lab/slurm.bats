@@ -210,6 +210,55 @@ END
     expect_status 66
 }
 
+# Begins the product of a larger A on two nodes with slow devices, and waits for the first entries of its journal.
+begin_recorded() {
+    "$MPIMATMUL" gen A.bin --dims 8192x83 --kind integer --seed 1
+    job=$(PATH=$INSTALLED/bin:$PATH MPIMATMUL_DEVICE=faulty:delay=600ms:cpu MPIMATMUL_JOURNAL_SECONDS=0.001 \
+        sbatch --parsable --nodes=2 --export=ALL,TRIES=3,MPIMATMUL_WEIGHTS=equal job.sbatch < /dev/null)
+    slurm_wait grep -q -s '^done' C.bin.journal
+}
+
+# Prints the numbers of the ranks of this folder's job.
+list_ranks() {
+    local process
+    for process in /proc/[0-9]*; do
+        [ "$(readlink "$process/exe")" = "$INSTALLED/bin/mpimatmul" ] && [ "$(readlink "$process/cwd")" = "$PWD" ] &&
+            tr '\0' ' ' < "$process/cmdline" | grep -q '^mpimatmul mul ' && basename "$process"
+    done 2> /dev/null
+}
+
+has_stopped() {
+    [[ "$(scontrol show job "$job")" == *JobState=PENDING* && -z "$(list_ranks)" ]]
+}
+
+# expect_continued: the job has ended with 0, and has continued once.
+expect_continued() {
+    slurm_wait slurm_has_ended "$job"
+    log=$(cat "mpimatmul-$job.log")
+    echo "$log"
+    [[ "$(scontrol show job "$job")" == *"JobState=COMPLETED"* ]]
+    expect_product C.bin
+    [ "$(grep -c '^mpimatmul: resume: [0-9]* of 8192 rows of .C.bin. are complete$' <<< "$log")" -eq 1 ]
+    [ -z "$(ls C.bin.part C.bin.journal 2> /dev/null)" ]
+}
+
+@test "with TRIES a job continues after a killed rank" {
+    begin_recorded
+    kill -9 "$(list_ranks | head -n 1)"
+    expect_continued
+    [[ "$log" == *"mpimatmul: retry: the command ended with "*"; try 2 of 3"* ]]
+}
+
+@test "with TRIES a job that Slurm starts again continues" {
+    begin_recorded
+    scontrol requeue "$job"
+    slurm_wait has_stopped
+    sleep 3 # a node refuses a job of the second in which it has killed one of this number
+    scontrol update "jobid=$job" starttime=now # else in two minutes
+    expect_continued
+    [[ "$log" != *"mpimatmul: retry: the command ended with "*"; try 2 of 3"* ]]
+}
+
 @test "each job of an array has its number for %a" {
     echo 'n = 1' > program.py
     echo 'save(f"y_{n}.npy", load("A.bin")[:n])' >> program.py
