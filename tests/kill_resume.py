@@ -12,7 +12,8 @@ with other ranks, weights, axis, memory and rules of the device, until it ends. 
 - the result at the end, with nothing left beside it.
 
 The last line counts jobs, kills, kills after an entry, recorded elements that were computed again, and wrong jobs; a
-wrong job ends with 1. The program is MPIMATMUL. Needs numpy and libxxhash.
+wrong job ends with 1. The program is MPIMATMUL. RESTARTS_MPIRUN, if set, is the command that launches all jobs in place
+of `mpirun -q --oversubscribe`. Needs numpy and libxxhash.
 """
 import collections
 import ctypes
@@ -21,6 +22,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,6 +33,7 @@ import numpy as np
 
 REPO = pathlib.Path(__file__).resolve().parents[1]
 MPIMATMUL = os.environ.get("MPIMATMUL", str(REPO / "build/release/bin/mpimatmul"))
+LAUNCH = shlex.split(os.environ.get("RESTARTS_MPIRUN", "mpirun -q --oversubscribe --mca odls_base_sigkill_timeout 0"))
 LIMIT_SECONDS = 60
 KILLS_OF_A_JOB = 5
 WRONG_JOBS_MOST = 20
@@ -103,6 +106,8 @@ class Job:
                           "stack": (draw.randint(300, 900), few)}[kind]
         self.n += kind == "square"
         self.k = draw.randint(1, 60)
+        if not kind == "stack" and draw.random() < 0.25:  # idle ranks add a part of the terms of others
+            self.k, self.m, self.n = draw.randint(600, 900), self.m // 2 + 1, self.n // 2 + 2
         self.lead = draw.choice(((12,), (2, 7), (24,))) if kind == "stack" else ()
         self.type = draw.choice(("f4", "f4", "f4", "f8", "f8", "f2", "bf2"))
         self.command = []
@@ -187,7 +192,7 @@ class Start:
     def __init__(self, job):
         draw = job.draw
         self.job, self.ranks = job, draw.choice((1, 2, 2, 3))
-        self.has_mpirun = self.ranks > 1 or draw.random() < 0.5
+        self.has_mpirun = self.ranks > 1 or draw.random() < 0.5 or "RESTARTS_MPIRUN" in os.environ
         weights = draw.choice(("auto", "equal", ",".join(f"{draw.uniform(0.2, 1):.2f}" for _ in range(self.ranks))))
         self.options = ["--resume", "--journal-seconds", draw.choice(("0.001", "0.05")), "--progress", "none",
                         "--weights", weights, "--device-timeout", "1",
@@ -208,8 +213,8 @@ class Start:
             path.unlink()
         command = ["./record", MPIMATMUL, "mul"] + self.job.command + self.options
         if self.has_mpirun:
-            command = ["mpirun", "-q", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "0", "--mca",
-                       "btl_vader_backing_directory", os.environ["TMPDIR"], "-n", str(self.ranks)] + command
+            command = LAUNCH + ["--mca", "btl_vader_backing_directory", os.environ["TMPDIR"], "-n",
+                                str(self.ranks)] + command
         with open(folder / "out", "wb") as out, open(folder / "errors", "wb") as errors:
             self.process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
 

@@ -8,6 +8,20 @@
 #include "base/memory.h"
 #include "model/matrix.h"
 
+bool mmul_region_join(struct mmul_region *x, const struct mmul_region *y) {
+    const bool same_rows = x->row_begin == y->row_begin && x->row_end == y->row_end;
+    const bool same_cols = x->col_begin == y->col_begin && x->col_end == y->col_end;
+    if (x->matrix != y->matrix)
+        return false;
+    if (same_cols && x->row_end == y->row_begin)
+        x->row_end = y->row_end;
+    else if (same_rows && x->col_end == y->col_begin)
+        x->col_end = y->col_end;
+    else
+        return false;
+    return true;
+}
+
 // A region: its lines, and the range of each line that it covers.
 struct band_part {
     int64_t matrix;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lines of a stack that a set of regions does not cover. Pure.
+// Regions of a stack: unions, and lines that a set of regions does not cover. Pure.
 #pragma once
 
 #include "io/selection.h"
@@ -16,3 +16,6 @@ struct mmul_missing {
 enum mmul_status mmul_coverage_missing(enum mmul_selection_axis axis, struct mmul_shape shape,
                                        const struct mmul_region *regions, int64_t count,
                                        struct mmul_missing *missing, struct mmul_error *err);
+
+// Adds region y to x if it follows x along one axis. Returns false if it does not.
+bool mmul_region_join(struct mmul_region *x, const struct mmul_region *y);

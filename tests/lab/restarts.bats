@@ -40,6 +40,12 @@ expect_right() {
     expect_right 4 1
 }
 
+@test "six kills of products on two hosts, which continue, leave the results right" {
+    run "$PYTHON" "$REPO/tests/kill_resume.py" 6 1
+    echo "# ${lines[-1]}" >&3
+    [[ "$status ${lines[-1]}" == "0 "*" 0 wrong" ]] || { show; return 1; }
+}
+
 @test "a cut of the host with the only rank leaves the result right" {
     expect_right --cut 1 1
 }

@@ -104,9 +104,47 @@ static void missing_lines_are_those_not_covered(void **state) {
     assert_in_range(complete, 5000, 18000); // the cases are of both kinds
 }
 
+static void mark(bool map[MATRICES][ROWS][COLS], const struct mmul_region *r) {
+    for (int64_t row = r->row_begin; row < r->row_end; row++)
+        for (int64_t col = r->col_begin; col < r->col_end; col++)
+            map[r->matrix][row][col] = true;
+}
+
+// A union has the elements of both regions and no other ones. Regions are joined if it is a region
+// that begins with the first.
+static void joined_regions_have_the_elements_of_both(void **state) {
+    (void)state;
+    const struct mmul_shape s = {1, 2, ROWS, COLS};
+    uint64_t seed = 45;
+    int64_t joined = 0;
+    for (int i = 0; i < 200000; i++) {
+        bool expected[MATRICES][ROWS][COLS] = {{{false}}},
+             found[MATRICES][ROWS][COLS] = {{{false}}};
+        struct mmul_region x = draw_region(&seed, s);
+        const struct mmul_region y = draw_region(&seed, s), before = x;
+        mark(expected, &x);
+        if (mmul_region_join(&x, &y)) {
+            mark(expected, &y);
+            joined++;
+        } else {
+            const bool follows =
+                x.matrix == y.matrix && ((x.col_begin == y.col_begin && x.col_end == y.col_end &&
+                                          x.row_end == y.row_begin) ||
+                                         (x.row_begin == y.row_begin && x.row_end == y.row_end &&
+                                          x.col_end == y.col_begin));
+            assert_false(follows);
+            assert_memory_equal(&x, &before, sizeof x);
+        }
+        mark(found, &x);
+        assert_memory_equal(found, expected, sizeof found);
+    }
+    assert_in_range(joined, 1000, 100000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(missing_lines_are_those_not_covered),
+        cmocka_unit_test(joined_regions_have_the_elements_of_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

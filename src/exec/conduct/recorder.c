@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "exec/memory/completed.h"
 #include "exec/steps/product.h"
+#include "io/coverage.h"
 #include "io/output_journal.h"
 
 enum { PENDING_MOST = 1024 };
@@ -14,24 +15,9 @@ enum { PENDING_MOST = 1024 };
 // Time between two looks at the queues.
 static const double LOOK_SECONDS = 0.01;
 
-// Joins two regions that are neighbours along one axis. Returns false if they are not.
-static bool join_regions(struct mmul_region *x, const struct mmul_region *y) {
-    const bool same_rows = x->row_begin == y->row_begin && x->row_end == y->row_end;
-    const bool same_cols = x->col_begin == y->col_begin && x->col_end == y->col_end;
-    if (x->matrix != y->matrix)
-        return false;
-    if (same_cols && x->row_end == y->row_begin)
-        x->row_end = y->row_end;
-    else if (same_rows && x->col_end == y->col_begin)
-        x->col_end = y->col_end;
-    else
-        return false;
-    return true;
-}
-
 static void add_pending(struct mmul_recorder *recorder, const struct mmul_region *region) {
     for (int64_t i = 0; i < recorder->pending_count; i++)
-        if (join_regions(&recorder->pending[i], region))
+        if (mmul_region_join(&recorder->pending[i], region))
             return;
     recorder->pending[recorder->pending_count++] = *region;
 }
