@@ -315,7 +315,8 @@ def main(hours, seed="1", *names):
             own, before = draw.getrandbits(40), segments()
             folder = pathlib.Path(top, "job")
             folder.mkdir()
-            busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(draw.choice((0, 0, 1, 3)))]
+            busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                    for _ in range(draw.choice((0, 0, 1, 3)))]
             begin = time.monotonic()
             try:
                 why = KINDS[kind](folder, random.Random(own))
@@ -333,7 +334,8 @@ def main(hours, seed="1", *names):
             counts[kind] += 1
             wrong += bool(problems)
             for problem in problems:
-                print(f"{kind} {own}, job {sum(counts.values())}, {time.monotonic() - begin:.1f} s: {problem}", flush=True)
+                print(f"{kind} {own}, job {sum(counts.values())}, {time.monotonic() - begin:.1f} s: {problem}",
+                      flush=True)
             shutil.rmtree(folder, ignore_errors=True)
         ended = resident.poll()
         resident.kill()

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "io/output_path.h"
 #include "io/transfer.h"
 
 static const char FIRST_LINE[] = "mpimatmul journal 1", HEADER_END[] = ".";
@@ -61,10 +62,9 @@ static enum mmul_status fail_damaged(const struct mmul_journal *journal, const c
 // Locks the file. A rank may outlive its killed mpirun by some seconds, so a lock is waited for.
 // Returns false if another job still has it. File systems without locks are used without.
 static bool lock_file(int fd) {
-    static const double patience = 10;
-    const double begin = mmul_clock_now();
+    const double deadline = mmul_clock_now() + MMUL_OUTPUT_WAIT_SECONDS;
     int rc = flock(fd, LOCK_EX | LOCK_NB);
-    while (rc != 0 && errno == EWOULDBLOCK && mmul_clock_now() - begin < patience) {
+    while (rc != 0 && errno == EWOULDBLOCK && mmul_clock_now() < deadline) {
         mmul_clock_sleep(0.05);
         rc = flock(fd, LOCK_EX | LOCK_NB);
     }

@@ -24,7 +24,7 @@ struct mmul_journal_field {
     const char *value; // one line without tabs
 };
 
-// Opens the journal at `path`, or creates it with this header, and locks it. Waits some seconds for
+// Opens the journal at `path`, or creates it with this header, and locks it. Waits two seconds for
 // a rank of a killed job that still has the lock. `output` names the result in messages. The
 // entries that it holds are then there.
 // Fails with MMUL_ERR_DATA (damaged, or of another job: the text names the first field that

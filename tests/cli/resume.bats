@@ -194,7 +194,7 @@ np.save('A.npy', np.asfortranarray(np.load('A.npy'))); np.save('B.npy', np.asfor
     expect "A @ B"
     # Results of one name in two folders, and one folder for their journals.
     mkdir x y
-    "$MPIMATMUL" mul A.npy B.npy -o x/C.npy --quiet "${slow[@]}" --journal . 3>&- &
+    "$MPIMATMUL" mul A.npy B.npy -o x/C.npy --quiet "${slow[@]}" --device faulty:delay=600ms:cpu --journal . 3>&- &
     first=$!
     for ((i = 0; i < 400; i++)); do
         [ ! -s C.npy.journal ] || break

@@ -256,7 +256,7 @@ END
     [ "$stderr" = "mpimatmul: warning: t.py:4:1: the loop is not recorded: 'f' is a string with a matrix in it" ]
     expect s.npy "A + 6"
     touch t.py.journal
-    flock t.py.journal sleep 13 3>&- &
+    flock t.py.journal sleep 5 3>&- &
     holder=$!
     sleep 0.2
     refused 73 "mpimatmul: cannot use 't.py.journal': another job is writing it"
