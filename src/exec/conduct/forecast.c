@@ -44,7 +44,7 @@ static double measure_speed(const struct mmul_run *run) {
     struct mmul_error ignored;
     double flops = 0;
     for (int i = 0; i < run->stage_count; i++)
-        if (mmul_stage_has_unknown_speed(&run->stages[i]))
+        if (run->stages[i].has_unknown_speed)
             flops += flops_of(&run->stages[i]);
     if (flops < MEASURED_FLOPS_LEAST * context->comm->size ||
         !mmul_device_can_borrow(context->device) ||

@@ -13,7 +13,6 @@
 #include "exec/tasks/computing.h"
 #include "model/matrix.h"
 #include "model/problem.h"
-#include "plan/cost/pass_cost.h"
 
 double mmul_damp_share(double share) {
     const double straight = 0.8, rest = 0.98 - straight;
@@ -45,21 +44,9 @@ static bool has_own_part(const struct mmul_stage *stage) {
     return mmul_stage_has_work(stage, stage->comm->rank);
 }
 
-bool mmul_stage_has_unknown_speed(const struct mmul_stage *stage) {
-    const struct mmul_program_plan *plan = stage->plan;
-    const struct mmul_schedule *schedule = stage->is.schedule;
-    const struct mmul_program_place *result = &plan->places[stage->is.step->result];
-    if (stage->is.step->is_product)
-        return schedule->predicted_seconds <= 0 && schedule->problem.alpha != 0;
-    return stage->is.step->kind == MMUL_STEP_COMPUTE && stage->operation->kind == MMUL_MATMUL &&
-           !mmul_product_is_measured(
-               &stage->rank_resources->context->cluster->ranks[stage->comm->rank],
-               plan->program->values[result->value].dtype);
-}
-
 double mmul_stage_predict_seconds(const struct mmul_rank_status_tracker *watch,
                                   const struct mmul_stage *stage) {
-    if (watch->likely_flops > 0 && mmul_stage_has_unknown_speed(stage))
+    if (watch->likely_flops > 0 && stage->has_unknown_speed)
         return mmul_program_flops(stage->plan->program, stage->operation) / watch->likely_flops /
                    stage->comm->size +
                stage->is.step->fused_seconds;

@@ -51,12 +51,10 @@ struct mmul_rank_status mmul_rank_status_read(struct mmul_rank_status_tracker *w
 // stays below 1, since work that still runs is not finished.
 double mmul_damp_share(double share);
 
-// Return the predicted seconds of a stage, and whether its prediction rests on an assumed speed
-// alone because it is a product of unmeasured speed. For such a product the seconds follow from
+// Returns the predicted seconds of a stage. For a product of unknown speed they follow from
 // likely_flops, if that is known.
 double mmul_stage_predict_seconds(const struct mmul_rank_status_tracker *watch,
                                   const struct mmul_stage *stage);
-bool mmul_stage_has_unknown_speed(const struct mmul_stage *stage);
 
 // Returns true if the run is one product and nothing else.
 bool mmul_run_is_product(const struct mmul_run *run);

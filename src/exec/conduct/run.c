@@ -71,23 +71,10 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
     return status;
 }
 
-// Returns what other nodes may compute of a stage (exec/tasks/node_steal.h).
-static enum mmul_steal_scope find_lends(const struct mmul_run *run,
-                                        const struct mmul_stage *stage) {
-    const struct mmul_schedule *schedule = stage->is.schedule;
-    if (!stage->is.step->is_product || !stage->may_steal || stage->comm->node_count == 1)
-        return MMUL_STEAL_NOTHING;
-    if (schedule->may_steal)
-        return stage->plan->steals_nothing ? MMUL_STEAL_NOTHING : MMUL_STEAL_VALUES;
-    return run->stage_count == 1 && stage->is.step->fused_count == 0 ? MMUL_STEAL_MAPPED
-                                                                     : MMUL_STEAL_NOTHING;
-}
-
 static enum mmul_status create_loans(struct mmul_run *run, struct mmul_error *err) {
     int64_t bytes = 0;
     for (int i = 0; i < run->stage_count; i++) {
-        struct mmul_stage *stage = &run->stages[i];
-        stage->steal_scope = find_lends(run, stage);
+        const struct mmul_stage *stage = &run->stages[i];
         if (stage->steal_scope == MMUL_STEAL_VALUES)
             bytes = mmul_max(
                 bytes, mmul_schedule_stolen_bytes_most(stage->is.schedule, stage->comm->rank));

@@ -88,10 +88,6 @@ static void describe_self(struct mmul_run *run, bool is_product) {
         r->lines_recomputed += stage->verifier.lines_recomputed;
         r->blocks_recomputed += stage->verifier.blocks_recomputed;
         r->claims += stage->works != NULL ? stage->works->claims : 0;
-        if (stage->is.step->is_product && context->comm->node_rank == 0) {
-            const struct mmul_mappings *views = &stage->product->views;
-            r->mapped_bytes += views->a.bytes + views->b.bytes + views->c_in.bytes + views->c.bytes;
-        }
     }
     if (is_product)
         describe_product(&run->stages[0], r);

@@ -465,41 +465,6 @@ enum mmul_status mmul_epilogue_apply_part(struct mmul_stage *stage, struct mmul_
 
 // -------------------------------------------------------------------------------------------- life
 
-// Returns true if a product without a schedule makes all of the rank's part at once.
-static bool makes_all_at_once(const struct mmul_stage *stage) {
-    const struct mmul_operation *o =
-        &stage->plan->program->operations[stage->epilogue.step->operation];
-    struct mmul_block_walk walk = mmul_step_blocks(stage->plan, stage->is.step, stage->comm->rank);
-    struct mmul_block block;
-    while (mmul_blocks_next(&walk, &block))
-        if (mmul_region_count(block.at) > 0)
-            return o->kind == MMUL_MATMUL && stage->sums.rounds == 0 && stage->is.panels == 0 &&
-                   stage->is.step->claim_share == 0 &&
-                   mmul_region_count(block.at) == stage->epilogue.all;
-    return false;
-}
-
-// Returns true if each block of a product goes through the fused operations as soon as it is
-// checked. For this no other rank may claim its blocks, and no fused operation may need more of a
-// row than one block has.
-static bool can_run_per_block(const struct mmul_stage *stage) {
-    const struct mmul_program_plan *plan = stage->plan;
-    const struct mmul_schedule *product = stage->is.schedule;
-    if (!stage->is.step->is_product)
-        return makes_all_at_once(stage);
-    if (mmul_schedule_nodes(product)[stage->comm->node_index].claims)
-        return false;
-    const enum mmul_placement_kind kind = plan->places[stage->epilogue.step->result].placement.kind;
-    bool in_parts = kind == (product->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);
-    for (int i = 0; i < stage->epilogue.step->fused_count; i++) {
-        const int operation = get_fused(stage, i)->operation;
-        in_parts &= product->panel_units >= product->problem.c.cols ||
-                    mmul_operation_row(plan->program->operations[operation].kind)->class ==
-                        MMUL_CLASS_ELEMENTS;
-    }
-    return in_parts;
-}
-
 enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_program_step *step,
                                     struct mmul_error *err) {
     struct mmul_epilogue *epilogue = &stage->epilogue;
@@ -518,7 +483,6 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
     epilogue->all = size.all;
     epilogue->elements = size.tile;
     epilogue->tiles = size.tiles;
-    epilogue->in_parts = can_run_per_block(stage);
     if (bytes > room->bytes) {
         mmul_epilogue_buffers_fini(room);
         room->bytes = bytes;

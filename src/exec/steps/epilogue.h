@@ -28,7 +28,8 @@ struct mmul_epilogue {
     int64_t elements;                     // most elements of a tile
     int64_t tile_bytes;                   // size of one tile in the room
     int tiles;                            // number of tiles per thread in the room
-    // each part of a product goes once it is made and checked; else all goes at the end
+    // set by the stage's kind: each part of a product goes once it is made and checked; else all
+    // goes at the end
     bool in_parts;
     int64_t all;  // elements of the rank's part
     int64_t done; // tiles that have passed all fused operations

@@ -22,6 +22,33 @@ static void borrow_files(struct mmul_stage *stage) {
                         mmul_problem_result_width(&schedule->problem, schedule->axis)};
 }
 
+// Returns the parts that other nodes may compute (exec/tasks/node_steal.h).
+static enum mmul_steal_scope find_steal_scope(const struct mmul_stage *stage) {
+    if (!stage->may_steal || stage->comm->node_count == 1)
+        return MMUL_STEAL_NOTHING;
+    if (stage->is.schedule->may_steal)
+        return stage->plan->steals_nothing ? MMUL_STEAL_NOTHING : MMUL_STEAL_VALUES;
+    return stage->plan->step_count == 1 && stage->is.step->fused_count == 0 ? MMUL_STEAL_MAPPED
+                                                                            : MMUL_STEAL_NOTHING;
+}
+
+// Returns true if each block goes through the fused operations as soon as it is checked. For this
+// no other rank may claim the blocks, and no fused operation may need more of a row than one block
+// has.
+static bool fuses_by_block(const struct mmul_stage *stage) {
+    const struct mmul_program_plan *plan = stage->plan;
+    const struct mmul_program_step *step = stage->is.step;
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const enum mmul_placement_kind kind = plan->places[step->result].placement.kind;
+    bool by_block = step->fused_count > 0 && !stage->claims &&
+                    kind == (schedule->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);
+    for (int i = 0; i < step->fused_count; i++)
+        by_block &= schedule->panel_units >= schedule->problem.c.cols ||
+                    mmul_operation_row(mmul_step_fused_operation(plan, step, i)->kind)->class ==
+                        MMUL_CLASS_ELEMENTS;
+    return by_block;
+}
+
 enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->comm;
     const struct mmul_schedule *schedule = stage->is.schedule;
@@ -48,6 +75,9 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
     stage->passes = stage->product->layout.passes;
     stage->may_steal = schedule->claim_share > 0;
     stage->claims = mmul_schedule_nodes(schedule)[comm->node_index].claims;
+    stage->steal_scope = find_steal_scope(stage);
+    stage->has_unknown_speed = schedule->predicted_seconds <= 0 && schedule->problem.alpha != 0;
+    stage->epilogue.in_parts = fuses_by_block(stage);
     return status;
 }
 
@@ -78,6 +108,10 @@ enum mmul_status mmul_product_map_files(struct mmul_stage *stage, struct mmul_er
                                                            .c_in = v->c_in.data,
                                                            .c = v->c.data};
     stage->writes_back = v->writes_back && rows;
+    stage->has_mapped_result = v->c.data != NULL;
+    if (comm->node_rank == 0)
+        stage->rank_resources->mine.mapped_bytes +=
+            v->a.bytes + v->b.bytes + v->c_in.bytes + v->c.bytes;
     return status;
 }
 
@@ -167,7 +201,7 @@ void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass
 }
 
 void mmul_product_count_mapped_bytes(struct mmul_stage *stage) {
-    if (stage->product->mapped.c == NULL)
+    if (!stage->has_mapped_result)
         return;
     int64_t bytes = 0, each = mmul_problem_result_each(&stage->is.schedule->problem);
     for (int i = 0; i < stage->comm->node_size; i++)

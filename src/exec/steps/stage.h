@@ -172,6 +172,8 @@ struct mmul_stage {
     bool claims;    // several ranks of the node have work that may be stolen
     // root: finished rows are handed to the disk (exec/tasks/write_back.h)
     bool writes_back;
+    bool has_mapped_result; // this node computes into a mapped file
+    bool has_unknown_speed; // no speed was measured, so predicted seconds are only assumed
     // Results reuse memory, and the check may have projected its former contents.
     bool reuses_results;
     // Operation that searched a row with a NaN for its largest or smallest elements. NULL: none.

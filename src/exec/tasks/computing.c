@@ -19,6 +19,7 @@
 #include "exec/tasks/write_back.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
+#include "plan/cost/pass_cost.h"
 
 // -------------------------------------------------------------------------------------- products
 
@@ -95,7 +96,7 @@ static enum mmul_status multiply_block(struct mmul_stage *stage,
         status = mmul_epilogue_apply_part(stage, block->at, err);
     } while (status == MMUL_ERR_STOPPED && stage->rank_resources->worker.must_repeat_product);
     if (status == MMUL_OK && has_all_terms(stage) && stage->rank_resources->completed != NULL &&
-        stage->product != NULL && stage->product->mapped.c != NULL)
+        stage->has_mapped_result)
         mmul_completed_add(&stage->rank_resources->completed[stage->comm->node_rank], block->at);
     mmul_worker_release_absent(&stage->rank_resources->worker, NULL);
     return status;
@@ -327,6 +328,18 @@ static enum mmul_status choose_tile(const struct mmul_stage *stage, struct mmul_
     return mmul_tile_choose(&request, tile, err);
 }
 
+// Returns true if a product makes all of the rank's part at once.
+static bool makes_all_at_once(const struct mmul_stage *stage) {
+    struct mmul_block_walk walk = mmul_step_blocks(stage->plan, stage->is.step, stage->comm->rank);
+    struct mmul_block block;
+    while (mmul_blocks_next(&walk, &block))
+        if (mmul_region_count(block.at) > 0)
+            return stage->operation->kind == MMUL_MATMUL && stage->sums.rounds == 0 &&
+                   stage->is.panels == 0 && stage->is.step->claim_share == 0 &&
+                   mmul_region_count(block.at) == stage->epilogue.all;
+    return false;
+}
+
 // Initialises a step without a schedule. The device may cache A and B, because values do not
 // change. It may cache C only if no terms are added to C later.
 static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *err) {
@@ -342,6 +355,11 @@ static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *e
     stage->may_steal = stage->claims =
         stage->comm->node_size > 1 && stage->is.step->claim_share > 0;
     stage->reuses_results = true;
+    stage->has_unknown_speed =
+        stage->operation->kind == MMUL_MATMUL &&
+        !mmul_product_is_measured(&stage->rank_resources->context->cluster->ranks[rank],
+                                  mmul_place_value(plan, stage->is.step->result)->dtype);
+    stage->epilogue.in_parts = stage->epilogue.all > 0 && makes_all_at_once(stage);
     if (stage->sums.rounds > 0)
         status = mmul_grid_check_init(stage, err);
     if (status != MMUL_OK || sizes.m == 0)

@@ -39,7 +39,7 @@ int64_t mmul_journal_task_lines(const struct mmul_stage *stage) {
     const struct mmul_schedule_rank *ranks = mmul_schedule_ranks(stage->is.schedule);
     int64_t lines = least;
     // Results that are not computed in place leave in rounds (plan/product/schedule_choose.c).
-    if (!(interval > 0) || stage->product->mapped.c == NULL)
+    if (!(interval > 0) || !stage->has_mapped_result)
         return 0;
     for (int i = 0; i < stage->is.schedule->size; i++)
         if (ranks[i].compute_seconds > 0)
