@@ -108,8 +108,8 @@ static struct mmul_program_options options_of(const struct mmul_matmul *args) {
 // Sets and returns plan->product. NULL: the plan is not one product from files to a file, or this
 // rank has no plan.
 static struct mmul_plan *set_product(struct mmul_program_plan *plan) {
-    const struct mmul_program_step *step = plan != NULL ? plan->steps : NULL;
-    if (step == NULL || plan->step_count != 1 || step->schedule == NULL || step->fused_count > 0)
+    if (plan == NULL || plan->step_count != 1 || plan->product_count != 1 ||
+        plan->steps[0].fused_count > 0)
         return NULL;
     plan->product = (struct mmul_plan){.schedule = plan->steps[0].schedule, .job = plan};
     return &plan->product;

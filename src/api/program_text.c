@@ -241,10 +241,8 @@ double mmul_program_plan_apart_seconds(const struct mmul_program_plan *plan, int
         const int value = mmul_step_operation(plan, step)->result;
         if (value < begin || value >= end)
             continue;
-        if (step->network_bytes == 0)
-            seconds += step->seconds;
-        else if (step->schedule != NULL) // product with a moving operand or result
-            seconds += fmin(step->seconds, step->schedule->compute_seconds + step->fused_seconds);
+        seconds +=
+            step->network_bytes == 0 ? step->seconds : fmin(step->seconds, step->compute_seconds);
     }
     return seconds;
 }

@@ -116,8 +116,7 @@ static void equal_blocks_are_skipped_without_loss(void **state) {
             if (mmul_program_plan_make(&request, &plan, &err) != MMUL_OK)
                 fail_msg("%s", err.text);
             for (int i = 0; i < plan->step_count; i++)
-                for (int rank = 0; plan->steps[i].kind == MMUL_STEP_COMPUTE && rank < size;
-                     rank++) {
+                for (int rank = 0; plan->steps[i].kind != MMUL_STEP_MOVE && rank < size; rank++) {
                     assert_in_range(compare_walks(plan, &plan->steps[i], rank), 0, 3);
                     compare_tasks(plan, &plan->steps[i], rank);
                 }
@@ -216,9 +215,9 @@ static void nodes_receive_the_pieces_that_others_send(void **state) {
             struct mmul_move_set moving = {.plan = plan, .panels = 1};
             if (plan->steps[s].kind == MMUL_STEP_MOVE && !plan->steps[s].joined)
                 moving.steps[moving.count++] = &plan->steps[s];
-            else if (plan->steps[s].kind == MMUL_STEP_COMPUTE)
+            else if (plan->steps[s].kind != MMUL_STEP_MOVE)
                 moving.count = mmul_program_joined_moves(plan, s, moving.steps);
-            if (plan->steps[s].kind == MMUL_STEP_COMPUTE && moving.count > 0)
+            if (plan->steps[s].kind != MMUL_STEP_MOVE && moving.count > 0)
                 moving.panels = 3;
             joined += moving.count == 2;
             for (int from = 0; moving.count > 0 && from < plan->costs.node_count; from++) {

@@ -60,9 +60,8 @@ static struct mmul_forecast_work work_of(const struct mmul_forecast *outlook,
     const double seconds = mmul_stage_predict_seconds(&outlook->heartbeat->watch, stage);
     if (mmul_run_is_product(run))
         return (struct mmul_forecast_work){.seconds = seconds,
-                                           .bytes = (double)stage->product->files.result_bytes,
-                                           .flops =
-                                               mmul_problem_flops(&stage->is.schedule->problem)};
+                                           .bytes = (double)stage->product->result_bytes,
+                                           .flops = mmul_problem_flops(&stage->schedule->problem)};
     const struct mmul_program_plan *plan = run->rank_resources.values->plan;
     const struct mmul_program_step *step = &plan->steps[stage->is.index];
     struct mmul_forecast_work work = {.seconds = seconds};
@@ -73,7 +72,7 @@ static struct mmul_forecast_work work_of(const struct mmul_forecast *outlook,
         const struct mmul_value *value = mmul_place_value(plan, place);
         work.bytes += mmul_shape_data_bytes(value->shape, value->dtype);
     }
-    if (step->kind == MMUL_STEP_COMPUTE)
+    if (step->kind != MMUL_STEP_MOVE)
         work.flops = flops_of(stage);
     for (int i = 0; i < step->fused_count; i++)
         work.flops += mmul_program_flops(plan->program, mmul_step_fused_operation(plan, step, i));

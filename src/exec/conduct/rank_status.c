@@ -50,7 +50,7 @@ double mmul_stage_predict_seconds(const struct mmul_rank_status_tracker *watch,
         return mmul_program_flops(stage->plan->program, stage->operation) / watch->likely_flops /
                    stage->comm->size +
                stage->is.step->fused_seconds;
-    return mmul_run_is_product(watch->run) ? stage->is.schedule->predicted_seconds
+    return mmul_run_is_product(watch->run) ? stage->schedule->predicted_seconds
                                            : stage->plan->steps[stage->is.index].seconds;
 }
 

@@ -95,9 +95,8 @@ void mmul_recorder_begin(struct mmul_recorder *recorder, struct mmul_run *run) {
     if (run->rank_resources.context->comm->rank != 0 || run->rank_resources.completed == NULL)
         return;
     for (int i = 0; i < run->stage_count; i++)
-        if (run->stages[i].is.files.output != NULL &&
-            run->stages[i].is.files.output->journal != NULL)
-            recorder->output = run->stages[i].is.files.output;
+        if (run->stages[i].files.output != NULL && run->stages[i].files.output->journal != NULL)
+            recorder->output = run->stages[i].files.output;
     if (recorder->output == NULL)
         return;
     recorder->run = run;

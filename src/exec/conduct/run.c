@@ -33,12 +33,14 @@
 // Creates the transport for the nodes that take part in any product with a schedule.
 static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->rank_resources.context->comm;
+    const struct mmul_program_plan *plan = run->rank_resources.values->plan;
     bool *works = NULL;
     enum mmul_status status =
         mmul_comm_agree(comm, MMUL_ALLOCATE(works, comm->node_count, "nodes", err), err);
-    for (int i = 0; status == MMUL_OK && i < run->stage_count; i++)
-        for (int node = 0; run->stages[i].is.step->is_product && node < comm->node_count; node++)
-            works[node] |= mmul_schedule_nodes(run->stages[i].is.schedule)[node].participates;
+    for (int i = 0; status == MMUL_OK && i < plan->product_count; i++)
+        for (int node = 0; node < comm->node_count; node++)
+            works[node] |=
+                mmul_schedule_nodes(plan->steps[plan->products[i]].schedule)[node].participates;
     if (status == MMUL_OK)
         status = mmul_transport_init(comm, works, &run->rank_resources.failure,
                                      &run->rank_resources.transport, err);
@@ -76,8 +78,8 @@ static enum mmul_status create_loans(struct mmul_run *run, struct mmul_error *er
     for (int i = 0; i < run->stage_count; i++) {
         const struct mmul_stage *stage = &run->stages[i];
         if (stage->steal_scope == MMUL_STEAL_VALUES)
-            bytes = mmul_max(
-                bytes, mmul_schedule_stolen_bytes_most(stage->is.schedule, stage->comm->rank));
+            bytes = mmul_max(bytes,
+                             mmul_schedule_stolen_bytes_most(stage->schedule, stage->comm->rank));
         if (stage->steal_scope != MMUL_STEAL_NOTHING)
             run->rank_resources.steal_scope = stage->steal_scope;
     }

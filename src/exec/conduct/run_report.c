@@ -40,24 +40,24 @@ static void describe_rank(const struct mmul_rank_info *info, struct mmul_report_
 // caller.
 static void describe_product(const struct mmul_stage *stage, struct mmul_report_rank *r) {
     const struct mmul_works *works = stage->works;
-    const struct mmul_problem *problem = &stage->is.schedule->problem;
-    const int64_t width = mmul_problem_result_width(problem, stage->is.schedule->axis),
+    const struct mmul_problem *problem = &stage->schedule->problem;
+    const int64_t width = mmul_problem_result_width(problem, stage->schedule->axis),
                   elements = works->own_elements + works->elements_stolen;
     mmul_text_copy(r->why, sizeof r->why, stage->product->me->why);
     r->begin = stage->product->me->begin;
     r->end = stage->product->me->end;
     r->elements_stolen = works->elements_stolen;
     r->elements_stolen_from_it = (r->end - r->begin) * width - works->own_elements;
-    r->share = (double)elements / ((double)stage->is.schedule->total * (double)width);
+    r->share = (double)elements / ((double)stage->schedule->total * (double)width);
     r->flops = 2.0 * (double)elements * (double)problem->k;
 }
 
 // Returns the result type of the first product; MMUL_F32 if there is none.
 static enum mmul_dtype result_dtype_of(const struct mmul_run *run) {
-    for (int i = 0; i < run->stage_count; i++)
-        if (run->stages[i].is.step->is_product)
-            return mmul_problem_result_dtype(&run->stages[i].is.schedule->problem);
-    return MMUL_F32;
+    const struct mmul_program_plan *plan = run->rank_resources.values->plan;
+    return plan->product_count > 0
+               ? mmul_problem_result_dtype(&plan->steps[plan->products[0]].schedule->problem)
+               : MMUL_F32;
 }
 
 // Fills in this rank's own figures.
@@ -202,7 +202,7 @@ static void correct_speeds(struct mmul_cluster *cluster, enum mmul_dtype dtype,
 
 static void add_product(const struct mmul_run *run, struct mmul_report *report) {
     const struct mmul_stage *stage = &run->stages[0];
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     report->is_product = true;
     report->problem = schedule->problem;
     report->axis = schedule->axis;
@@ -211,12 +211,12 @@ static void add_product(const struct mmul_run *run, struct mmul_report *report) 
     mmul_text_copy(report->speed_hint, sizeof report->speed_hint, schedule->speed_hint);
     // Facts about files, beside the figures that ranks report
     if (run->rank_resources.context->comm->rank == 0) {
-        report->bytes_read = stage->product->files.bytes_read;
+        report->bytes_read = stage->product->bytes_read;
         for (int node = 0; node < schedule->node_count; node++)
             report->bytes_read += bytes_read_in_place(report, schedule, node);
-        const struct mmul_output *output = stage->is.files.output;
+        const struct mmul_output *output = stage->files.output;
         if (output != NULL) {
-            report->bytes_written = stage->product->files.done_bytes /
+            report->bytes_written = stage->product->done_bytes /
                                     mmul_problem_result_each(&schedule->problem) *
                                     (int64_t)mmul_dtype_bytes(mmul_output_dtype(output));
             report->resumed_lines = output->resumed_lines;

@@ -202,10 +202,10 @@ enum mmul_status mmul_plan_cache_take(struct mmul_context *context, uint64_t key
 
 static bool brings_files(const struct mmul_program_plan *plan) {
     bool brings = false;
-    for (int i = 0; i < plan->step_count; i++) {
-        const struct mmul_program_step *s = &plan->steps[i];
-        brings |= s->schedule != NULL && mmul_place_is_file(plan, s->result);
-        for (int j = 0; s->schedule != NULL && j < MMUL_OPERANDS; j++)
+    for (int i = 0; i < plan->product_count; i++) {
+        const struct mmul_program_step *s = &plan->steps[plan->products[i]];
+        brings |= mmul_place_is_file(plan, s->result);
+        for (int j = 0; j < MMUL_OPERANDS; j++)
             brings |= mmul_place_is_file(plan, s->operands[j]);
     }
     return brings;

@@ -52,7 +52,3 @@ struct mmul_free_shares {
 enum mmul_status mmul_program_plan_products(struct mmul_context *context,
                                             struct mmul_program_plan *plan,
                                             struct mmul_free_shares shares, struct mmul_error *err);
-
-// Returns the files that a product reads and writes itself.
-struct mmul_product_files mmul_program_step_files(const struct mmul_program_plan *plan,
-                                                  const struct mmul_program_step *step);

@@ -331,8 +331,8 @@ static bool is_worth_shifting(const struct mmul_program_plan *plan) {
     static const double step_seconds = 2e-4, rank_seconds = 2e-6, part = 0.02;
     const double planning = plan->step_count * (step_seconds + plan->costs.size * rank_seconds);
     bool any = false;
-    for (int i = 0; i < plan->step_count; i++)
-        any |= plan->steps[i].is_product && plan->steps[i].offsets != NULL;
+    for (int i = 0; i < plan->product_count; i++)
+        any |= plan->steps[plan->products[i]].offsets != NULL;
     return any && plan->costs.node_count > 1 && planning < part * plan->seconds;
 }
 

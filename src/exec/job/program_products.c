@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "exec/job/program.h"
 #include "exec/memory/mappings.h"
+#include "exec/steps/product.h"
 #include "model/matrix.h"
 #include "plan/lists/tasks.h"
 #include "plan/product/schedule_make.h"
@@ -36,10 +37,6 @@ struct planning {
     int64_t *extra_bytes; // owned: memory of each node for each product, beyond its least
 };
 
-static const struct mmul_operation *file_of(const struct mmul_program_plan *plan, int place) {
-    return &plan->program->operations[plan->places[place].operation];
-}
-
 // Returns the type of both operands and the result.
 static enum mmul_dtype dtype_of(const struct mmul_program_plan *plan,
                                 const struct mmul_program_step *step) {
@@ -53,27 +50,6 @@ static const int64_t *whole_offsets(const struct mmul_program_plan *plan,
     return step->relays_whole ? plan->places[whole].placement.row_offsets : NULL;
 }
 
-struct mmul_product_files mmul_program_step_files(const struct mmul_program_plan *plan,
-                                                  const struct mmul_program_step *step) {
-    enum { C_IN = MMUL_FACTORS };
-    const struct mmul_operation *o = mmul_step_operation(plan, step);
-    const bool reads_factors = !o->scale.is_given || o->scale.alpha != 0;
-    struct mmul_product_files files = {.dtype = dtype_of(plan, step)};
-    if (reads_factors && mmul_place_is_file(plan, step->operands[0]))
-        files.a = file_of(plan, step->operands[0])->matrix;
-    if (reads_factors && mmul_place_is_file(plan, step->operands[1]))
-        files.b = file_of(plan, step->operands[1])->matrix;
-    if (mmul_place_is_file(plan, step->operands[C_IN])) {
-        files.c_in = file_of(plan, step->operands[C_IN])->matrix;
-        files.c_in_is_broadcast =
-            !mmul_shape_equal(mmul_place_value(plan, step->operands[C_IN])->shape,
-                              mmul_place_value(plan, step->result)->shape);
-    }
-    if (mmul_place_is_file(plan, step->result))
-        files.output = file_of(plan, step->result)->output;
-    return files;
-}
-
 static struct mmul_problem_operand operand_of(const struct mmul_program_plan *plan,
                                               const struct mmul_program_step *step, int index) {
     const int place = step->operands[index];
@@ -81,7 +57,9 @@ static struct mmul_problem_operand operand_of(const struct mmul_program_plan *pl
     struct mmul_problem_operand operand = {
         .shape = value->shape, .dtype = dtype_of(plan, step), .name = value->name};
     if (mmul_place_is_file(plan, place) && operand.dtype == MMUL_F32)
-        operand.dtype = mmul_matrix_info(file_of(plan, place)->matrix).delivered;
+        operand.dtype =
+            mmul_matrix_info(plan->program->operations[plan->places[place].operation].matrix)
+                .delivered;
     return operand;
 }
 
@@ -256,10 +234,8 @@ static enum mmul_status find_products(struct planning *p, struct mmul_error *err
     const int nodes = p->context->comm->node_count;
     struct different known = {.count = 0};
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < p->plan->step_count; i++) {
-        struct mmul_program_step *step = &p->plan->steps[i];
-        if (!step->is_product)
-            continue;
+    for (int i = 0; status == MMUL_OK && i < p->plan->product_count; i++) {
+        struct mmul_program_step *step = &p->plan->steps[p->plan->products[i]];
         step->same = find_equal(&known, p->plan, step);
         if (step->same != NULL)
             continue;
@@ -274,22 +250,23 @@ static enum mmul_status find_products(struct planning *p, struct mmul_error *err
     return status;
 }
 
-static void share_equal_schedules(const struct mmul_program_plan *plan) {
-    for (int i = 0; i < plan->step_count; i++)
-        if (plan->steps[i].is_product && plan->steps[i].same != NULL)
-            plan->steps[i].schedule = plan->steps[i].same->schedule;
+// Gives every product its schedule: its own, or that of an equal product.
+static void share_schedules(const struct mmul_program_plan *plan) {
+    for (int i = 0; i < plan->product_count; i++) {
+        struct mmul_program_step *step = &plan->steps[plan->products[i]];
+        step->schedule = (step->same != NULL ? step->same : step)->schedule;
+        step->kind = MMUL_STEP_PRODUCT;
+    }
 }
 
 // Makes all nodes that have work in any product members of scatter and gather. Root.
-static void join_members(const struct mmul_program_plan *plan) {
-    for (int node = 0; node < plan->costs.node_count; node++) {
+static void join_members(const struct planning *p) {
+    for (int node = 0; node < p->plan->costs.node_count; node++) {
         bool participates = false;
-        for (int i = 0; i < plan->step_count; i++)
-            if (plan->steps[i].schedule != NULL)
-                participates |= mmul_schedule_nodes(plan->steps[i].schedule)[node].participates;
-        for (int i = 0; i < plan->step_count; i++)
-            if (plan->steps[i].schedule != NULL)
-                mmul_schedule_set_participation(plan->steps[i].schedule, node, participates);
+        for (int i = 0; i < p->count; i++)
+            participates |= mmul_schedule_nodes(p->products[i].step->schedule)[node].participates;
+        for (int i = 0; i < p->count; i++)
+            mmul_schedule_set_participation(p->products[i].step->schedule, node, participates);
     }
 }
 
@@ -300,7 +277,7 @@ static double find_claim_share(const struct planning *p, const struct mmul_progr
     const struct mmul_job_options *options = &p->plan->options;
     const struct mmul_program *program = p->plan->program;
     const struct mmul_operation *o = &program->operations[step->operation];
-    if (step->kind != MMUL_STEP_COMPUTE || o->kind != MMUL_MATMUL || step->is_product ||
+    if (step->kind != MMUL_STEP_COMPUTE || o->kind != MMUL_MATMUL ||
         p->plan->places[step->made].placement.kind != MMUL_PLACE_ROWS)
         return 0;
     if (options->tail == MMUL_TAIL_SHARE)
@@ -332,8 +309,8 @@ static enum mmul_status try_schedules(const struct planning *p, enum memory memo
             make_schedule(p, &p->products[i], memory_limits_of(p, &p->products[i], memory), err);
     if (status != MMUL_OK)
         return status;
-    share_equal_schedules(p->plan);
-    join_members(p->plan);
+    share_schedules(p->plan);
+    join_members(p);
     *fit = mmul_program_fit_footprint(p->plan, p->context->cluster);
     return MMUL_OK;
 }
@@ -360,12 +337,9 @@ static enum mmul_status find_least(const struct planning *p, struct product *pro
 // between the two products that have lanes at a time.
 static void find_extra(const struct planning *p) {
     const struct mmul_cluster *cluster = p->context->cluster;
-    int products = 0;
-    for (int i = 0; i < p->plan->step_count; i++)
-        products += p->plan->steps[i].is_product;
     for (int node = 0; node < cluster->node_count; node++)
         p->extra_bytes[node] =
-            mmul_program_memory_left(p->plan, cluster, node) / (products > 1 ? 2 : 1);
+            mmul_program_memory_left(p->plan, cluster, node) / (p->plan->product_count > 1 ? 2 : 1);
 }
 
 // Makes the schedules within the memory there is. On a refusal plan->needed_bytes is set to the
@@ -418,8 +392,8 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     struct mmul_error ignored;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "products", err, MMUL_ARRAY(p.taken_bytes, nodes), MMUL_ARRAY(p.most_bytes, nodes),
-        MMUL_ARRAY(p.extra_bytes, nodes), MMUL_ARRAY(p.products, plan->step_count),
-        MMUL_ARRAY(p.maps, plan->step_count * nodes));
+        MMUL_ARRAY(p.extra_bytes, nodes), MMUL_ARRAY(p.products, plan->product_count),
+        MMUL_ARRAY(p.maps, plan->product_count * nodes));
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = find_products(&p, err);
@@ -431,7 +405,7 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     for (int i = 0; status == MMUL_OK && i < p.count; i++)
         status = send_schedule(comm, &p.products[i].step->schedule, err);
     if (status == MMUL_OK)
-        share_equal_schedules(plan);
+        share_schedules(plan);
     if (status == MMUL_OK || status == MMUL_ERR_SYSTEM)
         (void)mmul_comm_broadcast(comm, &plan->needed_bytes, sizeof plan->needed_bytes, &ignored);
     if (status == MMUL_OK) {

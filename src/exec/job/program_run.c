@@ -51,36 +51,23 @@ static enum mmul_status check_outputs(struct mmul_context *context,
     return MMUL_OK;
 }
 
-// Returns the place, or -1 for a file of root's, which has no place on the ranks.
-static int place_of(const struct mmul_program_plan *plan, int place) {
-    return mmul_place_is_file(plan, place) ? -1 : place;
-}
+// By kind of step.
+static const struct mmul_stage_kind *const kinds[] = {[MMUL_STEP_MOVE] = &mmul_move_kind,
+                                                      [MMUL_STEP_COMPUTE] = &mmul_computing_kind,
+                                                      [MMUL_STEP_PRODUCT] = &mmul_product_kind};
 
 static struct mmul_stage_request make_stage_request(const struct mmul_program_plan *plan,
                                                     const struct mmul_program_step *step) {
-    const bool is_move = step->kind == MMUL_STEP_MOVE;
-    struct mmul_stage_request stage = {.kind = is_move            ? &mmul_move_kind
-                                               : step->is_product ? &mmul_product_kind
-                                                                  : &mmul_computing_kind,
-                                       .step = step,
-                                       .places = {-1, -1, -1, -1},
-                                       .panels = is_move,
-                                       .panels_stage = -1,
-                                       .due = is_move ? step->due : step->stage + 1,
-                                       .is_early = mmul_program_is_early(plan, step)};
-    stage.waits_for_all = is_move && !stage.is_early; // a move reads what all ranks have
-    if (!step->is_product)
-        return stage;
-    int a = place_of(plan, step->operands[0]), b = place_of(plan, step->operands[1]);
-    bool rows = step->schedule->axis == MMUL_ROWS;
-    int whole = rows ? b : a;
-    stage.schedule = step->schedule;
-    stage.files = mmul_program_step_files(plan, step);
-    stage.places = (struct mmul_stage_places){.split = rows ? a : b,
-                                              .whole = step->relays_whole ? -1 : whole,
-                                              .c = place_of(plan, step->made),
-                                              .spread = step->relays_whole ? whole : -1};
-    return stage;
+    const struct mmul_stage_kind *kind = kinds[step->kind];
+    const bool is_early = mmul_program_is_early(plan, step);
+    return (struct mmul_stage_request){
+        .kind = kind,
+        .step = step,
+        .panels = kind->copies,
+        .panels_stage = -1,
+        .due = step->due,
+        .is_early = is_early,
+        .waits_for_all = kind->copies && !is_early}; // a move reads what all ranks have
 }
 
 // Adds a step as one or two stages: moves that are joined with a product become one stage before
@@ -88,11 +75,10 @@ static struct mmul_stage_request make_stage_request(const struct mmul_program_pl
 static int add_stages(const struct mmul_program_plan *plan, int index,
                       struct mmul_stage_request *stages, int count) {
     const struct mmul_program_step *step = &plan->steps[index], *moves[MMUL_FACTORS] = {NULL};
-    int joined = 0, panels = 0;
+    int panels = 0;
     if (step->joined)
         return count;
-    if (step->kind == MMUL_STEP_COMPUTE)
-        joined = mmul_program_joined_moves(plan, index, moves);
+    const int joined = mmul_program_joined_moves(plan, index, moves);
     if (joined > 0) {
         panels = mmul_program_panels(mmul_place_value(plan, step->operands[0])->shape.cols);
         stages[count] = make_stage_request(plan, moves[0]);

@@ -12,7 +12,7 @@
 
 struct mmul_block_owner mmul_product_find_part(const struct mmul_stage *stage, int rank,
                                                struct mmul_pass pass) {
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     struct mmul_block_owner part = {.rank = rank, .pass = pass};
     const struct mmul_problem *p = &schedule->problem;
     const struct mmul_layout *l = &stage->product->layout;
@@ -65,8 +65,7 @@ static struct mmul_view view_packed(const char *data, struct mmul_region region,
 static struct mmul_range find_units(const struct mmul_stage *stage,
                                     const struct mmul_block_owner *part, int64_t t,
                                     int64_t *before) {
-    const int64_t units =
-        mmul_problem_units(&stage->is.schedule->problem, stage->is.schedule->axis);
+    const int64_t units = mmul_problem_units(&stage->schedule->problem, stage->schedule->axis);
     const struct mmul_range in = {mmul_max(part->range.begin - t * units, 0),
                                   mmul_min(part->range.end - t * units, units)};
     *before = t * units + in.begin - part->range.begin;
@@ -76,7 +75,7 @@ static struct mmul_range find_units(const struct mmul_stage *stage,
 // Views the split operand, which is in a file.
 static struct mmul_view view_split(const struct mmul_stage *stage,
                                    const struct mmul_block_owner *part, int64_t t) {
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     const struct mmul_problem *p = &schedule->problem;
     const enum mmul_dtype dtype = mmul_problem_split_dtype(p, schedule->axis);
     const bool rows = schedule->axis == MMUL_ROWS,
@@ -97,7 +96,7 @@ static struct mmul_view view_split(const struct mmul_stage *stage,
 // Views the whole operand, which is in a file or arrives in panels.
 static struct mmul_view view_whole(const struct mmul_stage *stage,
                                    const struct mmul_block_owner *part, int64_t t) {
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     const struct mmul_problem *p = &schedule->problem;
     const struct mmul_pass pass = part->pass;
     const enum mmul_dtype dtype = mmul_problem_whole_dtype(p, schedule->axis);
@@ -119,7 +118,7 @@ static struct mmul_view view_whole(const struct mmul_stage *stage,
 
 static struct mmul_view view_c_in(const struct mmul_stage *stage,
                                   const struct mmul_block_owner *part, int64_t t) {
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     const enum mmul_dtype dtype = mmul_problem_result_dtype(&schedule->problem);
     const int64_t width = mmul_problem_result_width(&schedule->problem, schedule->axis);
     int64_t before;
@@ -143,7 +142,7 @@ static struct mmul_view view_moved_rows(const struct mmul_block_owner *part, con
 // Views the result of a block. block->line is its first line among those of the pass.
 static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul_block_owner *part,
                                const struct mmul_block *block) {
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     const struct mmul_pass pass = part->pass;
     const int64_t t = block->at.matrix;
     int64_t ignored;
@@ -182,10 +181,10 @@ struct mmul_view mmul_block_operand(const struct mmul_stage *stage,
                                     const struct mmul_block_owner *part, int index, int64_t t) {
     const int place = stage->is.step->operands[index];
     if (part->brought.a != NULL && index == 0)
-        return view_moved_rows(part, part->brought.a, stage->is.schedule->problem.k,
-                               stage->is.schedule->problem.a_dtype);
+        return view_moved_rows(part, part->brought.a, stage->schedule->problem.k,
+                               stage->schedule->problem.a_dtype);
     const bool is_split = index == (stage->axis == MMUL_ROWS ? 0 : 1);
-    if (mmul_place_is_file(stage->plan, place) || (place == stage->is.places.spread && !is_split))
+    if (mmul_place_is_file(stage->plan, place) || (place == stage->places.spread && !is_split))
         return is_split ? view_split(stage, part, t) : view_whole(stage, part, t);
     return mmul_values_view(stage->rank_resources->values, place, part->rank,
                             find_operand_matrix(stage, place, t));

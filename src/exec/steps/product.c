@@ -7,26 +7,55 @@
 #include "exec/steps/rank_resources.h"
 #include "io/matrix_file.h"
 #include "model/dtype.h"
+#include "model/matrix.h"
 
-static void borrow_files(struct mmul_stage *stage) {
-    const struct mmul_product_files *files = &stage->is.files;
-    const struct mmul_schedule *schedule = stage->is.schedule;
-    const bool rows = schedule->axis == MMUL_ROWS;
-    stage->product->files = (struct mmul_product_root_files){
-        .split = rows ? files->a : files->b,
-        .whole = rows ? files->b : files->a,
-        .c_in = files->c_in,
-        .output = files->output,
-        .spread = stage->is.places.spread,
-        .result_bytes = schedule->total * mmul_problem_result_each(&schedule->problem) *
-                        mmul_problem_result_width(&schedule->problem, schedule->axis)};
+static const struct mmul_operation *file_of(const struct mmul_program_plan *plan, int place) {
+    return &plan->program->operations[plan->places[place].operation];
+}
+
+struct mmul_product_files mmul_program_step_files(const struct mmul_program_plan *plan,
+                                                  const struct mmul_program_step *step) {
+    enum { C_IN = MMUL_FACTORS };
+    const struct mmul_operation *o = mmul_step_operation(plan, step);
+    const bool reads_factors = !o->scale.is_given || o->scale.alpha != 0;
+    struct mmul_product_files files = {.dtype = plan->program->values[o->result].dtype};
+    if (reads_factors && mmul_place_is_file(plan, step->operands[0]))
+        files.a = file_of(plan, step->operands[0])->matrix;
+    if (reads_factors && mmul_place_is_file(plan, step->operands[1]))
+        files.b = file_of(plan, step->operands[1])->matrix;
+    if (mmul_place_is_file(plan, step->operands[C_IN])) {
+        files.c_in = file_of(plan, step->operands[C_IN])->matrix;
+        files.c_in_is_broadcast =
+            !mmul_shape_equal(mmul_place_value(plan, step->operands[C_IN])->shape,
+                              mmul_place_value(plan, step->result)->shape);
+    }
+    if (mmul_place_is_file(plan, step->result))
+        files.output = file_of(plan, step->result)->output;
+    return files;
+}
+
+// Returns the place, or -1 for a file of root's, which has no place on the ranks.
+static int place_of(const struct mmul_program_plan *plan, int place) {
+    return mmul_place_is_file(plan, place) ? -1 : place;
+}
+
+static struct mmul_stage_places find_places(const struct mmul_stage *stage) {
+    const struct mmul_program_step *step = stage->is.step;
+    const int a = place_of(stage->plan, step->operands[0]),
+              b = place_of(stage->plan, step->operands[1]);
+    const bool rows = step->schedule->axis == MMUL_ROWS;
+    const int whole = rows ? b : a;
+    return (struct mmul_stage_places){.split = rows ? a : b,
+                                      .whole = step->relays_whole ? -1 : whole,
+                                      .c = place_of(stage->plan, step->made),
+                                      .spread = step->relays_whole ? whole : -1};
 }
 
 // Returns the parts that other nodes may compute (exec/tasks/node_steal.h).
 static enum mmul_steal_scope find_steal_scope(const struct mmul_stage *stage) {
     if (!stage->may_steal || stage->comm->node_count == 1)
         return MMUL_STEAL_NOTHING;
-    if (stage->is.schedule->may_steal)
+    if (stage->schedule->may_steal)
         return stage->plan->steals_nothing ? MMUL_STEAL_NOTHING : MMUL_STEAL_VALUES;
     return stage->plan->step_count == 1 && stage->is.step->fused_count == 0 ? MMUL_STEAL_MAPPED
                                                                             : MMUL_STEAL_NOTHING;
@@ -38,7 +67,7 @@ static enum mmul_steal_scope find_steal_scope(const struct mmul_stage *stage) {
 static bool fuses_by_block(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_program_step *step = stage->is.step;
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     const enum mmul_placement_kind kind = plan->places[step->result].placement.kind;
     bool by_block = step->fused_count > 0 && !stage->claims &&
                     kind == (schedule->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);
@@ -51,14 +80,19 @@ static bool fuses_by_block(const struct mmul_stage *stage) {
 
 enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->comm;
-    const struct mmul_schedule *schedule = stage->is.schedule;
-    const struct mmul_stage_places *at = &stage->is.places;
+    const struct mmul_schedule *schedule = stage->is.step->schedule;
+    const struct mmul_stage_places *at = &stage->places;
     const bool rows = schedule->axis == MMUL_ROWS;
     enum mmul_status status = MMUL_ALLOCATE(stage->product, 1, "a product", err);
     if (status != MMUL_OK)
         return status;
+    stage->schedule = schedule;
+    stage->files = mmul_program_step_files(stage->plan, stage->is.step);
+    stage->places = find_places(stage);
     *stage->product = (struct mmul_product_stage){
         .me = &mmul_schedule_ranks(schedule)[comm->rank],
+        .result_bytes = schedule->total * mmul_problem_result_each(&schedule->problem) *
+                        mmul_problem_result_width(&schedule->problem, schedule->axis),
         .spread_wait_count = at->spread >= 0 ? mmul_stage_producer(stage, at->spread) : 0};
     // Values do not change, but pieces, panels and slots are reused.
     stage->work.lasting = ((rows ? at->split : at->whole) >= 0 ? MMUL_LASTING_A : 0) |
@@ -68,11 +102,11 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
     stage->work.b_dtype = schedule->problem.b_dtype;
     if (schedule->problem.alpha != 0)
         stage->work.tile = stage->product->me->tile;
-    borrow_files(stage);
     status = mmul_layout_init(&stage->product->layout, schedule, comm->node_index, err);
     stage->bytes = stage->product->layout.bytes;
     stage->axis = schedule->axis;
     stage->passes = stage->product->layout.passes;
+    stage->lines_most = mmul_schedule_lines_most(schedule, comm->rank);
     stage->may_steal = schedule->claim_share > 0;
     stage->claims = mmul_schedule_nodes(schedule)[comm->node_index].claims;
     stage->steal_scope = find_steal_scope(stage);
@@ -83,8 +117,8 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
 
 // Returns the matrices of the product that are values, as enum mmul_maps.
 static unsigned find_value_operands(const struct mmul_stage *stage) {
-    const struct mmul_stage_places *places = &stage->is.places;
-    enum mmul_axis axis = stage->is.schedule->axis;
+    const struct mmul_stage_places *places = &stage->places;
+    enum mmul_axis axis = stage->schedule->axis;
     return (places->split >= 0 ? mmul_maps_split_operand(axis) : 0) |
            (places->whole >= 0 ? mmul_maps_whole_operand(axis) : 0) |
            (places->c >= 0 ? MMUL_MAPS_C : 0);
@@ -93,13 +127,13 @@ static unsigned find_value_operands(const struct mmul_stage *stage) {
 enum mmul_status mmul_product_map_files(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->comm;
     unsigned *maps = NULL;
-    bool rows = stage->is.schedule->axis == MMUL_ROWS;
-    enum mmul_status status = MMUL_ALLOCATE(maps, stage->is.schedule->node_count, "nodes", err);
+    bool rows = stage->schedule->axis == MMUL_ROWS;
+    enum mmul_status status = MMUL_ALLOCATE(maps, stage->schedule->node_count, "nodes", err);
     status = mmul_comm_agree(comm, status, err);
-    for (int i = 0; status == MMUL_OK && i < stage->is.schedule->node_count; i++)
-        maps[i] = mmul_schedule_nodes(stage->is.schedule)[i].maps & ~find_value_operands(stage);
+    for (int i = 0; status == MMUL_OK && i < stage->schedule->node_count; i++)
+        maps[i] = mmul_schedule_nodes(stage->schedule)[i].maps & ~find_value_operands(stage);
     if (status == MMUL_OK)
-        status = mmul_mappings_open(stage->rank_resources->context, &stage->is.files, maps,
+        status = mmul_mappings_open(stage->rank_resources->context, &stage->files, maps,
                                     &stage->product->views, err);
     mmul_free(maps);
     const struct mmul_mappings *v = &stage->product->views;
@@ -134,7 +168,7 @@ void mmul_product_fini(struct mmul_stage *stage) {
 }
 
 bool mmul_product_has_work(const struct mmul_stage *stage, int rank) {
-    const struct mmul_schedule_rank *part = &mmul_schedule_ranks(stage->is.schedule)[rank];
+    const struct mmul_schedule_rank *part = &mmul_schedule_ranks(stage->schedule)[rank];
     return part->end > part->begin;
 }
 
@@ -153,7 +187,7 @@ int mmul_product_list_needs(const struct mmul_stage *stage, struct mmul_pass pas
 
 struct mmul_transfers mmul_product_list_transfers(const struct mmul_stage *stage, int node,
                                                   enum mmul_route route) {
-    return mmul_transfers_make(stage->is.schedule, node, route);
+    return mmul_transfers_make(stage->schedule, node, route);
 }
 
 int mmul_product_source_wait_count(const struct mmul_stage *stage,
@@ -179,7 +213,7 @@ void *mmul_product_locate(const struct mmul_stage *stage, const struct mmul_tran
 
 void mmul_product_publish(const struct mmul_stage *stage, const int64_t *counters) {
     const struct mmul_product_arrivals here =
-        mmul_product_arrivals(stage->is.schedule, stage->comm->node_index, counters);
+        mmul_product_arrivals(stage->schedule, stage->comm->node_index, counters);
     struct mmul_run_progress *run = stage->rank_resources->progress;
     struct mmul_stage_progress *progress = stage->progress;
     mmul_progress_raise(run, MMUL_TRAFFIC, &progress->rounds_loaded, here.rounds_loaded, 0);
@@ -203,10 +237,10 @@ void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass
 void mmul_product_count_mapped_bytes(struct mmul_stage *stage) {
     if (!stage->has_mapped_result)
         return;
-    int64_t bytes = 0, each = mmul_problem_result_each(&stage->is.schedule->problem);
+    int64_t bytes = 0, each = mmul_problem_result_each(&stage->schedule->problem);
     for (int i = 0; i < stage->comm->node_size; i++)
         bytes += each * atomic_load(&stage->progress->ranks[i].elements_done);
     if (bytes > stage->product->mapped_bytes)
-        stage->product->files.done_bytes += bytes - stage->product->mapped_bytes;
+        stage->product->done_bytes += bytes - stage->product->mapped_bytes;
     stage->product->mapped_bytes = bytes;
 }

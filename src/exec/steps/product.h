@@ -27,29 +27,25 @@ struct mmul_stolen_block_lines {
     struct mmul_range lines, width;
 };
 
-// Root's files, and counts of their traffic.
-struct mmul_product_root_files {
-    struct mmul_matrix *split, *whole, *c_in; // borrowed
-    struct mmul_output *output;               // borrowed
-    int spread;                               // value that is the whole operand; -1: `whole` is
-    int64_t bytes_read;                       // as stored
-    int64_t done_bytes, result_bytes; // bytes of C as float32: finished so far, and in total
-    // borrowed; streams of the result do not write these lines
-    const struct mmul_stolen_block_lines *lent;
-    int lent_count;
-};
-
 struct mmul_product_stage {
     const struct mmul_schedule_rank *me; // entry in the schedule
     struct mmul_layout layout;           // layout of lanes and slots
     struct mmul_mappings views;
-    struct mmul_mapped_matrices mapped;   // pointers of `views` by role
-    struct mmul_product_root_files files; // root's files
-    int64_t mapped_bytes;                 // root: bytes of C in its mapped file counted so far
-    int64_t pieces_round;                 // round of the pieces being multiplied
+    struct mmul_mapped_matrices mapped; // pointers of `views` by role
+    int64_t mapped_bytes;               // root: bytes of C in its mapped file counted so far
+    int64_t pieces_round;               // round of the pieces being multiplied
+    int64_t bytes_read;                 // root: bytes of its files, as stored
+    int64_t done_bytes, result_bytes;   // bytes of C as float32: finished so far, and in total
+    // Borrowed: streams of the result do not write these lines.
+    const struct mmul_stolen_block_lines *lent;
+    int lent_count;
     // stages that ranks must finish before their rows of the spread operand leave
     int spread_wait_count;
 };
+
+// Returns the files that a product reads and writes itself.
+struct mmul_product_files mmul_program_step_files(const struct mmul_program_plan *plan,
+                                                  const struct mmul_program_step *step);
 
 // Implement functions of a stage's kind (exec/steps/stage.h), and fail as described there.
 enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *err);

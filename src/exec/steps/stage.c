@@ -41,6 +41,7 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage,
                                  .operation =
                                      operation >= 0 ? &plan->program->operations[operation] : NULL,
                                  .index = index,
+                                 .places = {-1, -1, -1, -1},
                                  .first_early = -1,
                                  .next_early = -1,
                                  .is = *request};

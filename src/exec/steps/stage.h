@@ -42,9 +42,6 @@ enum mmul_steal_scope { MMUL_STEAL_NOTHING, MMUL_STEAL_MAPPED, MMUL_STEAL_VALUES
 struct mmul_stage_request {
     const struct mmul_stage_kind *kind;
     const struct mmul_program_step *step;
-    const struct mmul_schedule *schedule; // schedule of a product that has one; else NULL
-    struct mmul_product_files files;      // root's files of such a product
-    struct mmul_stage_places places;      // places of such a product
     const struct mmul_program_step *also; // move: another move carried out beside it; NULL: none
     int index;                            // index of the step in the plan
     // move: number of panels (1: whole); else: panels of its terms, from a move; 0: none
@@ -83,8 +80,6 @@ struct mmul_stage_kind {
     enum mmul_status (*prepare)(struct mmul_stage *stage, struct mmul_error *err);
     // Returns true if a rank has anything to compute. The answer may be that of this rank.
     bool (*has_work)(const struct mmul_stage *stage, int rank);
-    // Returns the most lines of this rank in a block.
-    int64_t (*lines_most)(const struct mmul_stage *stage);
     // Returns the tasks of a rank of this node.
     struct mmul_tasks (*list_tasks)(const struct mmul_stage *stage, int rank);
     // Lists the needs of a pass of this node, and returns their number.
@@ -144,10 +139,14 @@ struct mmul_stage {
     const struct mmul_program_plan *plan;       // borrowed: that of its values
     const struct mmul_operation *operation;     // borrowed: that of its step; NULL: a move
     int index;
-    enum mmul_axis axis;                // lines of its tasks are rows or columns of the result
-    struct mmul_stage_request is;       // request it was made from; borrowed pointers
-    struct mmul_product_stage *product; // owned: state of kind product
+    enum mmul_axis axis;                  // lines of its tasks are rows or columns of the result
+    struct mmul_stage_request is;         // request it was made from; borrowed pointers
+    const struct mmul_schedule *schedule; // borrowed: of kind product, like the next three
+    struct mmul_product_files files;      // root's
+    struct mmul_stage_places places;
+    struct mmul_product_stage *product; // owned: its state
     int64_t passes;                     // passes of its task lists
+    int64_t lines_most;                 // most lines of this rank in a block
     struct mmul_works *works; // tasks: owned, or those of rank_resources for now; NULL: none yet
     struct mmul_fused_topk *search;       // owned: state of its tiles; NULL: not a search
     int64_t bytes;                        // size of `memory`

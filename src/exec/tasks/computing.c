@@ -342,16 +342,18 @@ static bool makes_all_at_once(const struct mmul_stage *stage) {
 
 // Initialises a step without a schedule. The device may cache A and B, because values do not
 // change. It may cache C only if no terms are added to C later.
-static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *err) {
+static enum mmul_status init_computing(struct mmul_stage *stage, struct mmul_error *err) {
     const int rank = stage->comm->rank;
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_block_sizes sizes = mmul_program_block_sizes(plan, stage->is.step, rank);
+    const struct mmul_check_need need = mmul_program_block_check_need(plan, stage->is.step, sizes);
     enum mmul_status status = MMUL_OK;
     // Half of the device memory stays for the temporary buffers of products.
     stage->work.kept_bytes = plan->ranks[rank].device_bytes / 2;
     stage->work.lasting =
         MMUL_LASTING_A | MMUL_LASTING_B | (stage->is.panels == 0 ? MMUL_LASTING_C : 0);
     stage->passes = 1;
+    stage->lines_most = sizes.m;
     stage->may_steal = stage->claims =
         stage->comm->node_size > 1 && stage->is.step->claim_share > 0;
     stage->reuses_results = true;
@@ -366,23 +368,18 @@ static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *e
         return status;
     if (stage->operation->kind == MMUL_FUSED_TOPK)
         status = mmul_fused_topk_init(stage, sizes.m, err);
-    return status == MMUL_OK ? choose_tile(stage, sizes, &stage->work.tile, err) : status;
-}
-
-static enum mmul_status create_verifier(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_check_need need =
-        mmul_program_check_need(stage->plan, stage->is.step, stage->comm->rank);
-    return need.piece_units > 0 ? mmul_stage_create_verifier(stage, &need, err) : MMUL_OK;
-}
-
-static enum mmul_status init_computing(struct mmul_stage *stage, struct mmul_error *err) {
-    const enum mmul_status status = init_step(stage, err);
-    return status == MMUL_OK ? create_verifier(stage, err) : status;
+    if (status == MMUL_OK)
+        status = choose_tile(stage, sizes, &stage->work.tile, err);
+    return status == MMUL_OK && need.piece_units > 0 ? mmul_stage_create_verifier(stage, &need, err)
+                                                     : status;
 }
 
 static enum mmul_status init_product(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_check_need need =
+        mmul_program_product_check_need(stage->plan, stage->is.step, stage->comm->rank);
     const enum mmul_status status = mmul_product_init(stage, err);
-    return status == MMUL_OK ? create_verifier(stage, err) : status;
+    return status == MMUL_OK && need.piece_units > 0 ? mmul_stage_create_verifier(stage, &need, err)
+                                                     : status;
 }
 
 static void fini_computing(struct mmul_stage *stage) {
@@ -400,14 +397,6 @@ static bool has_tile(const struct mmul_stage *stage, int rank) {
     return stage->work.tile.m > 0;
 }
 
-static int64_t step_lines_most(const struct mmul_stage *stage) {
-    return mmul_program_block_sizes(stage->plan, stage->is.step, stage->comm->rank).m;
-}
-
-static int64_t product_lines_most(const struct mmul_stage *stage) {
-    return mmul_schedule_lines_most(stage->is.schedule, stage->comm->rank);
-}
-
 static struct mmul_tasks list_step_tasks(const struct mmul_stage *stage, int rank) {
     return mmul_tasks_of_step(stage->plan, stage->is.step, rank);
 }
@@ -416,7 +405,7 @@ static struct mmul_tasks list_product_tasks(const struct mmul_stage *stage, int 
     const int64_t journal = mmul_journal_task_lines(stage),
                   rows = mmul_write_back_slice_rows(stage);
     const int64_t slice = journal > 0 && rows > 0 ? mmul_min(journal, rows) : journal + rows;
-    return mmul_tasks_of_schedule(stage->is.schedule, rank, slice,
+    return mmul_tasks_of_schedule(stage->schedule, rank, slice,
                                   journal > 0 || mmul_write_back_is_enabled(stage));
 }
 
@@ -454,7 +443,7 @@ static bool has_reached(void *context, int rank, const _Atomic int64_t *counter,
 }
 
 static bool has_left(const struct mmul_stage *stage) {
-    return stage->product->layout.node->result_bytes == 0 || stage->is.places.c >= 0 ||
+    return stage->product->layout.node->result_bytes == 0 || stage->places.c >= 0 ||
            atomic_load(&stage->progress->results_stored) >= stage->passes;
 }
 
@@ -466,7 +455,6 @@ static bool note_product_computed(struct mmul_stage *stage) {
 
 const struct mmul_stage_kind mmul_computing_kind = {.init = init_computing,
                                                     .has_work = has_tile,
-                                                    .lines_most = step_lines_most,
                                                     .list_tasks = list_step_tasks,
                                                     .find_part = find_step_part,
                                                     .prepare = mmul_works_init,
@@ -482,7 +470,6 @@ const struct mmul_stage_kind mmul_product_kind = {.publishes_tasks = true,
                                                   .open = mmul_product_map_files,
                                                   .prepare = mmul_works_init,
                                                   .has_work = mmul_product_has_work,
-                                                  .lines_most = product_lines_most,
                                                   .list_tasks = list_product_tasks,
                                                   .list_needs = mmul_product_list_needs,
                                                   .find_part = mmul_product_find_part,

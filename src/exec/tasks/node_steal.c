@@ -57,7 +57,7 @@ bool mmul_node_steal_may_request(const struct mmul_rank_resources *rank_resource
 
 bool mmul_node_steal_is_possible(const struct mmul_stage *stage) {
     const struct mmul_mapped_matrices *m = &stage->product->mapped;
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     // beta != 0 and C in the place of C_in: a stale result that is written there would become an
     // input.
     bool c_in_stays = schedule->problem.beta == 0 || (m->c_in != NULL && m->c_in != m->c);
@@ -78,7 +78,7 @@ bool mmul_node_steal_take_request(struct mmul_rank_resources *rank_resources, in
     words[NODE_RATE] = 0;
     for (int i = 0; i < stage->comm->node_size; i++)
         words[NODE_RATE] += atomic_load(&ranks[i].rate);
-    words[LINES_MOST] = stage->works->max_lines;
+    words[LINES_MOST] = stage->lines_most;
     words[ASKER] = stage->comm->rank;
     words[FREE_NS] = (int64_t)(fmax(0, loans->free_at - mmul_clock_now()) * 1e9);
     atomic_store(&loans->state, MMUL_STEAL_REQUESTED);
@@ -113,7 +113,7 @@ enum mmul_status mmul_node_steal_init(struct mmul_node_steal *lending,
         return status;
     lending->rank_resources = rank_resources;
     if (rank_resources->steal_scope == MMUL_STEAL_MAPPED)
-        stages[0].product->files.lent = lending->lent;
+        stages[0].product->lent = lending->lent;
     return MMUL_OK;
 }
 
@@ -132,7 +132,7 @@ static void reset_candidates(struct mmul_node_steal *lending, int stage) {
         lending->lenders[node].leader = -1;
     for (int rank = 0; rank < comm->size; rank++) {
         const struct mmul_schedule_rank *r =
-            &mmul_schedule_ranks(lending->stages[stage].is.schedule)[rank];
+            &mmul_schedule_ranks(lending->stages[stage].schedule)[rank];
         if (r->end > r->begin)
             lending->lenders[r->node] = (struct mmul_victim_node){
                 .leader = mmul_node_leader_of_rank(lending->rank_resources, rank), .end = INFINITY};
@@ -144,7 +144,7 @@ static void reset_candidates(struct mmul_node_steal *lending, int stage) {
 static int choose_victim(const struct mmul_node_steal *lending, int own_node, bool *any) {
     const struct mmul_stage *stage = &lending->stages[lending->stage];
     const bool has_room =
-        stage->steal_scope != MMUL_STEAL_MAPPED || stage->product->files.lent_count < LENT_MOST;
+        stage->steal_scope != MMUL_STEAL_MAPPED || stage->product->lent_count < LENT_MOST;
     const double now = mmul_clock_now();
     int last = -1;
     *any = false;
@@ -224,11 +224,10 @@ void mmul_node_steal_refuse_requests(struct mmul_node_steal *lending) {
 static void skip_lent_results(struct mmul_node_steal *lending,
                               const struct mmul_stolen_lines *lines) {
     struct mmul_stage *stage = &lending->stages[lending->stage];
-    struct mmul_product_root_files *files = &stage->product->files;
-    const struct mmul_tasks tasks =
-        mmul_tasks_of_schedule(stage->is.schedule, lines->rank, 0, false);
+    struct mmul_product_stage *product = stage->product;
+    const struct mmul_tasks tasks = mmul_tasks_of_schedule(stage->schedule, lines->rank, 0, false);
     const struct mmul_task task = mmul_tasks_at(&tasks, lines->task);
-    lending->lent[files->lent_count++] =
+    lending->lent[product->lent_count++] =
         (struct mmul_stolen_block_lines){.rank = lines->rank,
                                          .pass = task.pass.index,
                                          .lines = {lines->begin, lines->end},

@@ -23,11 +23,11 @@ static bool is_cancelled(const struct mmul_rank_resources *rank_resources) {
 
 // Bytes of a line of A, and of C below.
 static int64_t a_line_bytes(const struct mmul_stage *stage) {
-    return mmul_problem_split_unit_bytes(&stage->is.schedule->problem, MMUL_ROWS);
+    return mmul_problem_split_unit_bytes(&stage->schedule->problem, MMUL_ROWS);
 }
 
 static int64_t c_line_bytes(const struct mmul_stage *stage) {
-    return mmul_problem_result_unit_bytes(&stage->is.schedule->problem, MMUL_ROWS);
+    return mmul_problem_result_unit_bytes(&stage->schedule->problem, MMUL_ROWS);
 }
 
 // Returns the lines of a chunk, relative to the loan. Chunks after the last one are empty.
@@ -38,7 +38,7 @@ static struct mmul_range chunk_lines(const struct mmul_steal *loan, int index) {
 
 static struct mmul_steal make_loan(struct mmul_stage *stage, const struct mmul_stolen_lines *lines,
                                    int borrower, int peer) {
-    const int64_t room = mmul_schedule_stolen_lines_most(stage->is.schedule, borrower);
+    const int64_t room = mmul_schedule_stolen_lines_most(stage->schedule, borrower);
     const int64_t least = mmul_divide_up(room, MMUL_STEAL_CHUNKS),
                   count = lines->end - lines->begin;
     return (struct mmul_steal){
@@ -53,15 +53,13 @@ static char *a_address(const struct mmul_stage *stage, int64_t line) {
 }
 
 static char *c_address(const struct mmul_stage *stage, int64_t line) {
-    return a_address(stage,
-                     mmul_schedule_stolen_lines_most(stage->is.schedule, stage->comm->rank)) +
+    return a_address(stage, mmul_schedule_stolen_lines_most(stage->schedule, stage->comm->rank)) +
            line * c_line_bytes(stage);
 }
 
 static void set_at_hand(struct mmul_stage *stage, const struct mmul_stolen_lines *lines,
                         struct mmul_stolen_rows brought) {
-    const struct mmul_tasks tasks =
-        mmul_tasks_of_schedule(stage->is.schedule, lines->rank, 0, false);
+    const struct mmul_tasks tasks = mmul_tasks_of_schedule(stage->schedule, lines->rank, 0, false);
     stage->works->current_work = (struct mmul_work){.owner = -1,
                                                     .rank = lines->rank,
                                                     .task = mmul_tasks_at(&tasks, lines->task),
@@ -91,7 +89,7 @@ static bool set_work_to_arrived(struct mmul_stage *stage) {
     loans->taken = atomic_load(&loans->came);
     const int64_t end = chunk_lines(loan, loans->taken).begin;
     const int64_t first =
-        mmul_schedule_ranks(stage->is.schedule)[loan->lines.rank].begin + loan->lines.begin;
+        mmul_schedule_ranks(stage->schedule)[loan->lines.rank].begin + loan->lines.begin;
     const struct mmul_stolen_lines lines = {loan->lines.rank, loan->lines.task,
                                             loan->lines.begin + begin, loan->lines.begin + end};
     const struct mmul_stolen_rows brought = {a_address(stage, begin), c_address(stage, begin),
@@ -108,7 +106,7 @@ static bool may_borrow(const struct mmul_stage *stage) {
            mmul_node_steal_may_request(stage->rank_resources, stage->comm->rank) &&
            stage->product->me->end > stage->product->me->begin &&
            (stage->steal_scope == MMUL_STEAL_VALUES
-                ? mmul_schedule_stolen_lines_most(stage->is.schedule, stage->comm->rank) > 0
+                ? mmul_schedule_stolen_lines_most(stage->schedule, stage->comm->rank) > 0
                 : mmul_node_steal_is_possible(stage));
 }
 
@@ -295,7 +293,7 @@ bool mmul_steals_are_over(const struct mmul_rank_resources *rank_resources) {
 // Returns rows of a rank of this node if they are contiguous, else NULL.
 static char *find_contiguous_rows(const struct mmul_stage *stage, int place, int rank,
                                   const struct mmul_stolen_lines *lines) {
-    const int64_t first = mmul_schedule_ranks(stage->is.schedule)[rank].begin;
+    const int64_t first = mmul_schedule_ranks(stage->schedule)[rank].begin;
     const struct mmul_view view = mmul_values_view(stage->rank_resources->values, place, rank, 0);
     const struct mmul_region rows = {0, first + lines->begin, first + lines->end,
                                      view.region.col_begin, view.region.col_end};
@@ -322,10 +320,10 @@ void mmul_steals_give_lines(struct mmul_stage *stage, const struct mmul_work *wo
     *loan = make_loan(stage, &lines, peer, peer);
     loan->owner = work->owner;
     receive_all(peers, loan, TAG_C,
-                find_contiguous_rows(stage, stage->is.places.c, work->rank, &lines),
+                find_contiguous_rows(stage, stage->places.c, work->rank, &lines),
                 c_line_bytes(stage));
     send_chunks(peers, loan, TAG_A,
-                find_contiguous_rows(stage, stage->is.places.split, work->rank, &lines),
+                find_contiguous_rows(stage, stage->places.split, work->rank, &lines),
                 a_line_bytes(stage), loan->chunks);
 }
 
@@ -333,11 +331,11 @@ bool mmul_steals_can_move_rows(const struct mmul_stage *stage) {
     const struct mmul_comm *comm = stage->comm;
     bool can = true;
     for (int rank = 0; can && rank < comm->size; rank++) {
-        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(stage->is.schedule)[rank];
+        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(stage->schedule)[rank];
         const struct mmul_stolen_lines all = {rank, 0, 0, r->end - r->begin};
         if (comm->rank_node[rank] == comm->node_index && r->end > r->begin)
-            can = find_contiguous_rows(stage, stage->is.places.split, rank, &all) != NULL &&
-                  find_contiguous_rows(stage, stage->is.places.c, rank, &all) != NULL;
+            can = find_contiguous_rows(stage, stage->places.split, rank, &all) != NULL &&
+                  find_contiguous_rows(stage, stage->places.c, rank, &all) != NULL;
     }
     return can;
 }

@@ -138,7 +138,6 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
         if (comm->rank_node[rank] == comm->node_index)
             stage->works->tasks[i++] = stage->is.kind->list_tasks(stage, rank);
     stage->works->is_shared = stage->claims;
-    stage->works->max_lines = stage->is.kind->lines_most(stage);
     begin_list(stage);
     return MMUL_OK;
 }
@@ -422,7 +421,7 @@ static bool steal_lines(struct mmul_stage *stage, bool *left) {
     *left |= last >= 0;
     const struct thief self = {paces[stage->comm->node_rank].rate,
                                mmul_pace_common_finish(paces, size), least_gain_seconds(stage),
-                               stage->works->max_lines, true};
+                               stage->lines_most, true};
     return last >= 0 && take_lines(stage, last, &self, paces, &works->current_work);
 }
 
@@ -583,7 +582,7 @@ static bool may_have_more(const struct mmul_stage *stage, double worth) {
 // time. Returns the seconds that moving adds: the first rows arrive before any is computed, the
 // last ones leave after all are.
 static double limit_by_link(const struct mmul_stage *stage, struct mmul_thief *borrower) {
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     const struct mmul_problem *p = &schedule->problem;
     const double link = schedule->link_bytes_per_second;
     const double in = (double)mmul_problem_split_unit_bytes(p, MMUL_ROWS),

@@ -30,7 +30,6 @@ struct mmul_work {
 // State of one rank, used by its compute thread only. Other threads read the published progress.
 struct mmul_works {
     struct mmul_tasks *tasks; // by node rank, owned
-    int64_t max_lines;        // most lines of a task, which is the capacity of the verifier
     bool is_shared;           // stealing is allowed, and more than one rank of the node has work
     // by node rank, then the borrowers; owned; as of the last estimate_paces
     struct mmul_pace *paces;

@@ -26,7 +26,7 @@ static bool can_write_back(const struct mmul_stage *stage) {
 int64_t mmul_write_back_slice_rows(const struct mmul_stage *stage) {
     if (!can_write_back(stage))
         return 0;
-    const struct mmul_problem *p = &stage->is.schedule->problem;
+    const struct mmul_problem *p = &stage->schedule->problem;
     int64_t units = SLICE_BYTES / (p->n * mmul_problem_result_each(p));
     // Each slice packs the whole operand again, which pays only if C is larger by far.
     return units >= p->k ? units : 0;
@@ -36,12 +36,12 @@ int64_t mmul_journal_task_lines(const struct mmul_stage *stage) {
     // Each task packs the whole operand again: about 2 % with 1024 lines.
     static const int64_t least = 1024;
     const double interval = stage->rank_resources->options->journal_seconds;
-    const struct mmul_schedule_rank *ranks = mmul_schedule_ranks(stage->is.schedule);
+    const struct mmul_schedule_rank *ranks = mmul_schedule_ranks(stage->schedule);
     int64_t lines = least;
     // Results that are not computed in place leave in rounds (plan/product/schedule_choose.c).
     if (!(interval > 0) || !stage->has_mapped_result)
         return 0;
-    for (int i = 0; i < stage->is.schedule->size; i++)
+    for (int i = 0; i < stage->schedule->size; i++)
         if (ranks[i].compute_seconds > 0)
             lines = mmul_max(lines, (int64_t)((double)(ranks[i].end - ranks[i].begin) * interval /
                                               ranks[i].compute_seconds));
@@ -51,9 +51,9 @@ int64_t mmul_journal_task_lines(const struct mmul_stage *stage) {
 void mmul_write_back_publish_rows(struct mmul_stage *stage, const struct mmul_task *task,
                                   struct mmul_region block) {
     struct mmul_stage_progress_rank *progress = &stage->progress->ranks[stage->comm->node_rank];
-    if (can_write_back(stage) && task->end - task->begin == stage->is.schedule->problem.n)
+    if (can_write_back(stage) && task->end - task->begin == stage->schedule->problem.n)
         atomic_store(&progress->rows_complete,
-                     block.matrix * mmul_problem_units(&stage->is.schedule->problem, MMUL_ROWS) +
+                     block.matrix * mmul_problem_units(&stage->schedule->problem, MMUL_ROWS) +
                          block.row_end - stage->product->me->begin);
 }
 
@@ -61,14 +61,14 @@ void mmul_write_back_publish_all(struct mmul_stage *stage, int node_rank) {
     if (!can_write_back(stage))
         return;
     const struct mmul_schedule_rank *rank =
-        &mmul_schedule_ranks(stage->is.schedule)[stage->works->tasks[node_rank].rank];
+        &mmul_schedule_ranks(stage->schedule)[stage->works->tasks[node_rank].rank];
     atomic_store(&stage->progress->ranks[node_rank].rows_complete, rank->end - rank->begin);
 }
 
 bool mmul_write_back_is_enabled(const struct mmul_stage *stage) {
     if (!can_write_back(stage))
         return false;
-    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_schedule *schedule = stage->schedule;
     const double each = (double)mmul_problem_result_each(&schedule->problem);
     return (double)schedule->problem.n * (double)schedule->total * each >= (double)SLICE_BYTES;
 }
@@ -80,16 +80,16 @@ bool mmul_write_back_runs_here(const struct mmul_stage *stage) {
 // Starts the write of a rank's next rows. Returns true if there were any.
 static bool write_next_rows(struct mmul_stage *stage, int rank,
                             struct mmul_stage_progress_rank *progress) {
-    int64_t width = stage->is.schedule->problem.n;
-    int64_t row_bytes = width * mmul_problem_result_each(&stage->is.schedule->problem);
+    int64_t width = stage->schedule->problem.n;
+    int64_t row_bytes = width * mmul_problem_result_each(&stage->schedule->problem);
     int64_t begin = atomic_load(&progress->rows_flushed);
     int64_t rows = mmul_max(1, CALL_BYTES / row_bytes);
     int64_t end = mmul_min(begin + rows, atomic_load(&progress->rows_complete));
     if (begin >= end)
         return false;
-    int64_t first = mmul_schedule_ranks(stage->is.schedule)[rank].begin;
+    int64_t first = mmul_schedule_ranks(stage->schedule)[rank].begin;
     double began = mmul_trace_now(stage->rank_resources->trace);
-    mmul_output_start_write_back(stage->is.files.output, (first + begin) * width,
+    mmul_output_start_write_back(stage->files.output, (first + begin) * width,
                                  (first + end) * width);
     mmul_trace_add(stage->rank_resources->trace, MMUL_TRACE_WRITE_BACK, began, end - begin,
                    (end - begin) * row_bytes);

@@ -23,11 +23,11 @@ struct stream_walk {
 };
 
 static const struct mmul_schedule *schedule_of(const struct stream_walk *p) {
-    return p->stream->stage->is.schedule;
+    return p->stream->stage->schedule;
 }
 
-static struct mmul_product_root_files *files_of(const struct stream_walk *p) {
-    return &p->stream->stage->product->files;
+static struct mmul_product_stage *product_of(const struct stream_walk *p) {
+    return p->stream->stage->product;
 }
 
 static enum mmul_content content_of(const struct stream_walk *p) {
@@ -52,7 +52,8 @@ static int64_t element_bytes(const struct stream_walk *p) {
 static enum mmul_status transfer_elements(struct stream_walk *p, struct mmul_region region,
                                           int64_t begin, int64_t end, char *memory,
                                           struct mmul_error *err) {
-    struct mmul_product_root_files *files = files_of(p);
+    const struct mmul_stage *stage = p->stream->stage;
+    const struct mmul_product_files *files = &stage->files;
     float *floats = (float *)(void *)memory;
     double *doubles = (double *)(void *)memory;
     p->written += (end - begin) * element_bytes(p);
@@ -60,14 +61,16 @@ static enum mmul_status transfer_elements(struct stream_walk *p, struct mmul_reg
         return element_dtype(p) == MMUL_F64
                    ? mmul_output_write_double(files->output, region, begin, end, doubles, err)
                    : mmul_output_write_float(files->output, region, begin, end, floats, err);
-    if (content_of(p) == MMUL_CONTENT_PANEL && files->spread >= 0) {
-        mmul_values_read_rows(p->stream->stage->rank_resources->values, files->spread, region,
-                              begin, end, floats);
+    if (content_of(p) == MMUL_CONTENT_PANEL && stage->places.spread >= 0) {
+        mmul_values_read_rows(stage->rank_resources->values, stage->places.spread, region, begin,
+                              end, floats);
         return MMUL_OK;
     }
-    struct mmul_matrix *input = content_of(p) == MMUL_CONTENT_PIECES  ? files->split
-                                : content_of(p) == MMUL_CONTENT_PANEL ? files->whole
-                                                                      : files->c_in;
+    const bool is_split = content_of(p) == MMUL_CONTENT_PIECES,
+               is_a = is_split == (stage->axis == MMUL_ROWS);
+    struct mmul_matrix *input = content_of(p) == MMUL_CONTENT_C_IN ? files->c_in
+                                : is_a                             ? files->a
+                                                                   : files->b;
     int64_t elements = end - begin;
     enum mmul_status status;
     if (content_of(p) == MMUL_CONTENT_C_IN) {
@@ -80,7 +83,8 @@ static enum mmul_status transfer_elements(struct stream_walk *p, struct mmul_reg
     } else {
         status = mmul_matrix_read(input, region, begin, end, memory, err);
     }
-    files->bytes_read += elements * (int64_t)mmul_dtype_bytes(mmul_matrix_info(input).stored);
+    stage->product->bytes_read +=
+        elements * (int64_t)mmul_dtype_bytes(mmul_matrix_info(input).stored);
     return status;
 }
 
@@ -140,15 +144,15 @@ static struct mmul_region lent_region(const struct mmul_schedule *schedule,
 // Transfers a row of a stretch's rectangle, without its lent parts.
 static enum mmul_status transfer_row(struct stream_walk *p, int rank, struct mmul_region stretch,
                                      int64_t lines_before, int64_t row, struct mmul_error *err) {
-    const struct mmul_product_root_files *files = files_of(p);
+    const struct mmul_product_stage *product = product_of(p);
     struct mmul_region left = stretch;
     enum mmul_status status = MMUL_OK;
     left.row_begin = row;
     left.row_end = row + 1;
     while (status == MMUL_OK && left.col_begin < stretch.col_end) {
         struct mmul_range hole = {stretch.col_end, stretch.col_end};
-        for (int i = 0; i < files->lent_count; i++) {
-            const struct mmul_stolen_block_lines *lent = &files->lent[i];
+        for (int i = 0; i < product->lent_count; i++) {
+            const struct mmul_stolen_block_lines *lent = &product->lent[i];
             if (lent->rank != rank || lent->pass != p->stream->transfer.pass.index)
                 continue;
             struct mmul_region r = lent_region(schedule_of(p), lent, stretch, lines_before);
@@ -165,9 +169,10 @@ static enum mmul_status transfer_row(struct stream_walk *p, int rank, struct mmu
 }
 
 static bool is_lent(const struct stream_walk *p, int rank) {
-    const struct mmul_product_root_files *files = files_of(p);
-    for (int i = 0; i < files->lent_count; i++)
-        if (files->lent[i].rank == rank && files->lent[i].pass == p->stream->transfer.pass.index)
+    const struct mmul_product_stage *product = product_of(p);
+    for (int i = 0; i < product->lent_count; i++)
+        if (product->lent[i].rank == rank &&
+            product->lent[i].pass == p->stream->transfer.pass.index)
             return true;
     return false;
 }
@@ -249,7 +254,7 @@ static enum mmul_status consume(void *context, int node, int64_t begin, int64_t 
     if (from == NULL) // in place already, and counted when it was computed
         return MMUL_OK;
     enum mmul_status status = transfer_node(&p, node, err);
-    files_of(&p)->done_bytes += p.written;
+    product_of(&p)->done_bytes += p.written;
     return status;
 }
 

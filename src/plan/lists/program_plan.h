@@ -35,9 +35,18 @@ struct mmul_program_fused {
     int result;                  // place; for the last fused operation the step's result
 };
 
-enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_REMOVED };
+// A product is split by rows or columns, and has a schedule once it is made. Any other operation is
+// computed. A new kind is a row of the tables in plan/program/program_footprint.c and
+// exec/job/program_run.c. A finished plan has no MMUL_STEP_REMOVED.
+enum mmul_program_step_kind {
+    MMUL_STEP_MOVE,
+    MMUL_STEP_COMPUTE,
+    MMUL_STEP_UNSCHEDULED,
+    MMUL_STEP_PRODUCT,
+    MMUL_STEP_REMOVED
+};
 
-// Steps are carried out in order. A finished plan has no MMUL_STEP_REMOVED.
+// Steps are carried out in order.
 struct mmul_program_step {
     enum mmul_program_step_kind kind;
     int operation;               // operation that is computed, or that needs the move
@@ -61,14 +70,16 @@ struct mmul_program_step {
     // Product without a schedule: share of a rank's rows, cut into tasks that other ranks of the
     // node may steal.
     double claim_share;
-    double seconds;       // predicted; 0 for joined moves: their product's seconds include them
+    double seconds; // predicted; 0 for joined moves: their product's seconds include them
+    // Predicted part of `seconds` that a product with traffic takes without it.
+    double compute_seconds;
     double network_bytes; // sum over the whole network
-    // A product that is split by rows or columns: its axis; the offsets of its parts (borrowed;
-    // NULL: its result is not kept in memory, and its schedule chooses them); its schedule (owned,
-    // or the schedule of an equal product before). Its operands and result may be in files
-    // (MMUL_PLACE_FILE), which it reads and writes itself. relays_whole: its whole operand is split
-    // by rows, and ranks relay their rows.
-    bool is_product, relays_whole;
+    // A product: its axis; the offsets of its parts (borrowed; NULL: its result is not kept in
+    // memory, and its schedule chooses them); its schedule (owned, or the schedule of an equal
+    // product before). Its operands and result may be in files (MMUL_PLACE_FILE), which it reads
+    // and writes itself. relays_whole: its whole operand is split by rows, and ranks relay their
+    // rows.
+    bool relays_whole;
     bool transposed_factors[MMUL_FACTORS]; // the file has this operand transposed
     enum mmul_axis axis;
     const int64_t *offsets;
@@ -112,7 +123,8 @@ struct mmul_program_plan {
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned
     struct mmul_program_fused *fused;  // owned
-    int place_count, step_count, fused_count;
+    int *products;                     // owned, in order: the steps that are products
+    int place_count, step_count, fused_count, product_count;
     struct mmul_program_offsets *ranges; // owned list; placements borrow from it
     double seconds, network_bytes;
     int64_t *offsets;    // owned, [place * nodes + node]: begin of the place's memory; -1: none

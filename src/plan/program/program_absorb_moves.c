@@ -165,7 +165,7 @@ static void fuse_product(struct fusing *f, struct mmul_program_step *step) {
     if (step->kind != MMUL_STEP_COMPUTE || mmul_step_operation(plan, step)->kind != MMUL_MATMUL ||
         !(rows || made->kind == MMUL_PLACE_COLS))
         return;
-    step->is_product = true;
+    step->kind = MMUL_STEP_UNSCHEDULED;
     step->axis = rows ? MMUL_ROWS : MMUL_COLS;
     step->offsets = rows ? made->row_offsets : made->col_offsets;
     bool joined[MMUL_FACTORS];

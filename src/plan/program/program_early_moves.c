@@ -51,7 +51,7 @@ static void record_steps(struct ordering *o) {
         }
         o->orders[i] = (struct order){2 * i + 1, i};
         o->begins[i] = now;
-        now += step->kind == MMUL_STEP_COMPUTE ? step->seconds : 0;
+        now += step->kind == MMUL_STEP_MOVE ? 0 : step->seconds;
     }
     o->begins[plan->step_count] = now;
 }

@@ -21,7 +21,7 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
     enum mmul_status status = MMUL_ALLOCATE(plan->multiplied, plan->place_count, "a plan", err);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        if (step->kind != MMUL_STEP_COMPUTE || mmul_step_operation(plan, step)->kind != MMUL_MATMUL)
+        if (step->kind == MMUL_STEP_MOVE || mmul_step_operation(plan, step)->kind != MMUL_MATMUL)
             continue;
         for (int f = 0; f < MMUL_FACTORS; f++)
             if (step->operands[f] >= 0)
@@ -74,8 +74,7 @@ static bool is_on_grid(const struct mmul_program_plan *plan, const struct mmul_p
 static bool is_blockwise_product(const struct mmul_program_plan *plan,
                                  const struct mmul_program_step *step) {
     const enum mmul_operation_kind kind = mmul_step_operation(plan, step)->kind;
-    return step->kind == MMUL_STEP_COMPUTE && !step->is_product &&
-           (kind == MMUL_MATMUL || kind == MMUL_FUSED_TOPK);
+    return step->kind == MMUL_STEP_COMPUTE && (kind == MMUL_MATMUL || kind == MMUL_FUSED_TOPK);
 }
 
 struct mmul_sum_lines mmul_program_sum_lines(const struct mmul_move *move) {
@@ -115,15 +114,6 @@ struct mmul_sums mmul_program_sums(const struct mmul_program_plan *plan,
     for (int i = 0; i < MMUL_SUMS_ROUNDS; i++)
         sums.ends[i] = end += g.matrices * rounds[i];
     return sums;
-}
-
-enum mmul_segment_user mmul_program_segment_user(const struct mmul_program_plan *plan,
-                                                 const struct mmul_program_step *step) {
-    if (step->is_product)
-        return MMUL_SEGMENT_PRODUCT;
-    return mmul_program_is_early(plan, step) && mmul_program_sums(plan, step).rounds > 0
-               ? MMUL_SEGMENT_EARLY
-               : MMUL_SEGMENT_OTHER;
 }
 
 int64_t mmul_sums_bytes(const struct mmul_sums *sums, int ranks) {
@@ -199,9 +189,11 @@ struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan 
 
 // The check projects the second operand if other products read it too, and it is larger or they do
 // not read the first one.
-static struct mmul_check_need block_check_need(const struct mmul_program_plan *plan,
-                                               const struct mmul_program_step *step, int rank) {
-    const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
+struct mmul_check_need mmul_program_block_check_need(const struct mmul_program_plan *plan,
+                                                     const struct mmul_program_step *step,
+                                                     struct mmul_block_sizes s) {
+    if (plan->options.no_verify)
+        return (struct mmul_check_need){0};
     const bool may_last =
         mmul_step_operation(plan, step)->kind == MMUL_MATMUL && !is_on_grid(plan, step);
     const bool first = may_last && mmul_program_is_shared_operand(plan, step->operands[0]),
@@ -214,18 +206,15 @@ static struct mmul_check_need block_check_need(const struct mmul_program_plan *p
                                     .saved = first || second ? plan->shared_operand_count : 0};
 }
 
-struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *plan,
-                                               const struct mmul_program_step *step, int rank) {
-    const struct mmul_schedule *product = step->schedule;
-    if (plan->options.no_verify ||
-        (step->is_product && (product == NULL || mmul_schedule_lines_most(product, rank) == 0)))
-        return (struct mmul_check_need){0};
-    if (!step->is_product)
-        return block_check_need(plan, step, rank);
-    const bool rows = product->axis == MMUL_ROWS;
+struct mmul_check_need mmul_program_product_check_need(const struct mmul_program_plan *plan,
+                                                       const struct mmul_program_step *step,
+                                                       int rank) {
+    const bool rows = step->schedule->axis == MMUL_ROWS;
     const int split = step->operands[rows ? 0 : 1], whole = step->operands[rows ? 1 : 0];
+    if (plan->options.no_verify || mmul_schedule_lines_most(step->schedule, rank) == 0)
+        return (struct mmul_check_need){0};
     return mmul_schedule_check_need(
-        product, rank, !step->relays_whole && mmul_program_is_shared_operand(plan, whole),
+        step->schedule, rank, !step->relays_whole && mmul_program_is_shared_operand(plan, whole),
         mmul_program_is_shared_operand(plan, split), plan->shared_operand_count);
 }
 
@@ -323,7 +312,149 @@ struct mmul_fusion_size mmul_program_fusion_size(const struct mmul_program_plan 
     return size;
 }
 
+// -------------------------------------------------------------------------------- kinds of steps
+
+// Private memory of a rank for all steps: the largest need of any of them.
+struct own {
+    const struct mmul_program_plan *plan;
+    int rank, node;
+    bool is_leader;
+    struct mmul_check_size check;
+    struct mmul_channels_size channels;
+    int64_t grid, fused, staging, device, loan, step; // step: memory during one step
+};
+
+static void raise_need(int64_t *most, int64_t bytes) {
+    *most = mmul_max(*most, bytes);
+}
+
+// Adds a result in flight from a device with its own memory.
+static void add_staging(struct own *own, int64_t bytes) {
+    if (!own->plan->ranks[own->rank].host_memory)
+        raise_need(&own->staging, 2 * mmul_min(MMUL_STAGING_BUFFER_BYTES, bytes));
+}
+
+// Adds samples of a device's result, recomputed by plain loops in double, and other memory of the
+// step. If only the device has the result, positions and values of the samples count too.
+static void add_samples(struct own *own, const struct mmul_program_step *step, int64_t other) {
+    const struct mmul_program_plan *plan = own->plan;
+    const struct mmul_program_rank *is = &plan->ranks[own->rank];
+    const int64_t cols = mmul_place_value(plan, step->result)->shape.cols,
+                  each = is->host_memory ? sizeof(double) : 4 * sizeof(double);
+    const bool any = !plan->options.no_verify && is->is_sampled;
+    raise_need(&own->step, other + (any ? mmul_max(MMUL_SAMPLE_WORK, cols) * each : 0));
+}
+
+// Adds the needs of any result. No others of an unscheduled product are known.
+static void add_result(struct own *own, const struct mmul_program_step *step) {
+    const struct mmul_program_plan *plan = own->plan;
+    const struct mmul_fusion_size size = mmul_program_fusion_size(plan, step, own->rank);
+    raise_need(&own->fused, plan->ranks[own->rank].tile_threads * size.tiles *
+                                MMUL_PLACE_ALIGN(size.tile * bytes_each(plan, step)));
+    if (step->fused_count > 0)
+        add_samples(own, step, 0);
+    if (!mmul_place_is_file(plan, step->result))
+        add_staging(own, mmul_program_place_bytes(plan, &plan->places[step->result], own->rank));
+}
+
+// Operands and temporaries of blocks on a CPU through OpenCL count. Values that it caches from step
+// to step do not.
+static void add_blocks(struct own *own, const struct mmul_program_step *step) {
+    const struct mmul_program_plan *plan = own->plan;
+    const struct mmul_program_rank *is = &plan->ranks[own->rank];
+    const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, own->rank);
+    const struct mmul_check_need need = mmul_program_block_check_need(plan, step, s);
+    const int64_t each = bytes_each(plan, step);
+    const double m = (double)s.m, n = (double)s.n, k = (double)s.k,
+                 operands = 2 * (double)each * (m * k + k * n + m * n);
+    int64_t search = 0;
+    if (need.piece_units > 0)
+        mmul_check_size_add(&own->check, &need);
+    if (mmul_program_sums(plan, step).rounds > 0) { // the check of a product on the mesh
+        struct mmul_grid_part grid;
+        (void)mmul_program_grid_part(plan, step, own->rank, &grid);
+        const int64_t most = mmul_grid_part_largest_panel(&grid);
+        raise_need(&own->grid, mmul_check_bytes(most, most));
+    }
+    if (s.m > 0 && mmul_step_operation(plan, step)->kind == MMUL_FUSED_TOPK) {
+        const struct mmul_search_size size = mmul_program_search_size(plan, step, s.m);
+        search = (size.product + size.best + size.merged) * each;
+    }
+    add_result(own, step);
+    add_staging(own, s.m * s.n * each);
+    add_samples(own, step, search);
+    if (is->copies_on_host)
+        raise_need(&own->device,
+                   operands < (double)is->device_bytes ? (int64_t)operands : is->device_bytes);
+}
+
+// A device in host memory widens 16-bit operands.
+static void add_product(struct own *own, const struct mmul_program_step *step) {
+    const struct mmul_schedule *schedule = step->schedule;
+    const struct mmul_problem *p = &schedule->problem;
+    const struct mmul_tile t = mmul_schedule_ranks(schedule)[own->rank].tile;
+    const struct mmul_program_rank *is = &own->plan->ranks[own->rank];
+    const struct mmul_check_need need = mmul_program_product_check_need(own->plan, step, own->rank);
+    const bool a = mmul_dtype_bytes(p->a_dtype) < sizeof(float),
+               b = mmul_dtype_bytes(p->b_dtype) < sizeof(float);
+    if (need.piece_units > 0)
+        mmul_check_size_add(&own->check, &need);
+    add_result(own, step);
+    add_staging(own, t.m * t.n * bytes_each(own->plan, step));
+    if (is->host_memory)
+        raise_need(&own->staging, ((a ? t.m : 0) + (b ? t.n : 0)) * t.k * (int64_t)sizeof(float));
+    if (is->copies_on_host)
+        raise_need(&own->device, t.device_bytes);
+    if (!own->plan->steals_nothing)
+        raise_need(&own->loan, mmul_schedule_stolen_bytes_most(schedule, own->rank));
+    if (own->is_leader && step->same == NULL)
+        mmul_channels_size_add(&own->channels, schedule, own->node);
+}
+
+// A rank holds one piece, then the sums of its lines.
+static void add_move(struct own *own, const struct mmul_program_step *step) {
+    const struct mmul_move move = mmul_program_step_move(own->plan, step);
+    const struct mmul_move_set moving = {
+        .plan = own->plan, .steps = {step}, .count = 1, .panels = 1};
+    if (own->is_leader)
+        mmul_channels_size_add_moves(&own->channels, &moving, own->node);
+    raise_need(&own->step, MMUL_PART_BYTES);
+    if (mmul_program_sums(own->plan, step).rounds > 0)
+        raise_need(&own->step, 2 * mmul_program_sum_lines(&move).length * (int64_t)sizeof(double));
+}
+
+static int64_t vectors_bytes(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step, int node, int ranks) {
+    const struct mmul_sums sums = mmul_program_sums(plan, step);
+    (void)node;
+    return mmul_sums_bytes(&sums, ranks);
+}
+
+static int64_t lanes_bytes(const struct mmul_program_plan *plan,
+                           const struct mmul_program_step *step, int node, int ranks) {
+    (void)plan, (void)ranks;
+    return mmul_schedule_lanes_bytes(&mmul_schedule_nodes(step->schedule)[node]);
+}
+
+// By kind of step: segment of a node with `ranks` ranks, private memory of a rank.
+static const struct {
+    enum mmul_segment_user user;
+    int64_t (*segment_bytes)(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step, int node, int ranks);
+    void (*add)(struct own *own, const struct mmul_program_step *step);
+} kinds[] = {[MMUL_STEP_MOVE] = {MMUL_SEGMENT_OTHER, vectors_bytes, add_move},
+             [MMUL_STEP_COMPUTE] = {MMUL_SEGMENT_OTHER, vectors_bytes, add_blocks},
+             [MMUL_STEP_UNSCHEDULED] = {MMUL_SEGMENT_PRODUCT, vectors_bytes, add_result},
+             [MMUL_STEP_PRODUCT] = {MMUL_SEGMENT_PRODUCT, lanes_bytes, add_product}};
+
 // ------------------------------------------------------------------------------------ all of a run
+
+enum mmul_segment_user mmul_program_segment_user(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step) {
+    return mmul_program_is_early(plan, step) && mmul_program_sums(plan, step).rounds > 0
+               ? MMUL_SEGMENT_EARLY
+               : kinds[step->kind].user;
+}
 
 int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int node) {
     struct mmul_segment_size size = {0};
@@ -331,139 +462,21 @@ int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int nod
     const int ranks = mmul_program_node_ranks(plan, node, &leader);
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        // The step runs in the stage of the one before.
-        if (step->stage < size.stages)
-            continue;
-        const struct mmul_sums sums = mmul_program_sums(plan, step);
-        mmul_segment_size_add(
-            &size, mmul_program_segment_user(plan, step),
-            !step->is_product ? mmul_sums_bytes(&sums, ranks)
-            : step->schedule != NULL
-                ? mmul_schedule_lanes_bytes(&mmul_schedule_nodes(step->schedule)[node])
-                : 0);
+        // Else the step runs in the stage of the one before.
+        if (step->stage >= size.stages)
+            mmul_segment_size_add(&size, mmul_program_segment_user(plan, step),
+                                  kinds[step->kind].segment_bytes(plan, step, node, ranks));
     }
     return mmul_segment_size_bytes(&size, ranks, NULL);
 }
 
-// Private memory of a rank for all steps: the largest need of any of them.
-struct own {
-    struct mmul_check_size check;
-    struct mmul_channels_size channels;
-    int64_t grid, fused, staging, device, loan, step; // step: memory during one step
-};
-
-// Returns the bytes of results in flight from a device with its own memory; on other devices, of
-// widened 16-bit operands of a product.
-static int64_t staging_bytes(const struct mmul_program_plan *plan,
-                             const struct mmul_program_step *step, int rank) {
-    const struct mmul_program_place *made = &plan->places[step->result];
-    const bool is_host = plan->ranks[rank].host_memory;
-    int64_t of_tile = 0;
-    if (step->schedule != NULL) {
-        const struct mmul_problem *p = &step->schedule->problem;
-        const struct mmul_tile t = mmul_schedule_ranks(step->schedule)[rank].tile;
-        const bool a = mmul_dtype_bytes(p->a_dtype) < sizeof(float),
-                   b = mmul_dtype_bytes(p->b_dtype) < sizeof(float);
-        if (is_host)
-            return ((a ? t.m : 0) + (b ? t.n : 0)) * t.k * (int64_t)sizeof(float);
-        of_tile = t.m * t.n * bytes_each(plan, step);
-    }
-    if (is_host)
-        return 0;
-    if (step->schedule == NULL) {
-        const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
-        of_tile = s.m * s.n * bytes_each(plan, step);
-    }
-    const int64_t part =
-        made->placement.kind == MMUL_PLACE_FILE ? 0 : mmul_program_place_bytes(plan, made, rank);
-    return 2 * mmul_min(MMUL_STAGING_BUFFER_BYTES, mmul_max(of_tile, part));
-}
-
-// Returns the bytes of operands and temporaries of a product on a CPU through OpenCL. Values that
-// it caches from step to step do not count.
-static int64_t device_copy_bytes(const struct mmul_program_plan *plan,
-                                 const struct mmul_program_step *step, int rank) {
-    const int64_t most = plan->ranks[rank].device_bytes;
-    if (!plan->ranks[rank].copies_on_host)
-        return 0;
-    if (step->schedule != NULL)
-        return mmul_schedule_ranks(step->schedule)[rank].tile.device_bytes;
-    const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
-    const double m = (double)s.m, n = (double)s.n, k = (double)s.k;
-    const double all = 2 * (double)bytes_each(plan, step) * (m * k + k * n + m * n);
-    return all < (double)most ? (int64_t)all : most;
-}
-
-// Returns the bytes of samples of a device's result, recomputed by plain loops in double. If only
-// the device has the result, the positions of the samples and their values count too.
-static int64_t sample_bytes(const struct mmul_program_plan *plan,
-                            const struct mmul_program_step *step, int rank) {
-    const struct mmul_program_rank *is = &plan->ranks[rank];
-    const bool maps = !step->is_product || step->fused_count > 0;
-    if (plan->options.no_verify || !is->is_sampled || !maps)
-        return 0;
-    const int64_t most =
-                      mmul_max(MMUL_SAMPLE_WORK, mmul_place_value(plan, step->result)->shape.cols),
-                  each = is->host_memory ? sizeof(double) : 4 * sizeof(double);
-    return most * each;
-}
-
-static void add_compute(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
-                        int rank, struct own *own) {
-    const struct mmul_check_need need = mmul_program_check_need(plan, step, rank);
-    const struct mmul_fusion_size fused = mmul_program_fusion_size(plan, step, rank);
-    const int64_t each = bytes_each(plan, step);
-    struct mmul_grid_part grid;
-    int64_t search = 0;
-    if (need.piece_units > 0)
-        mmul_check_size_add(&own->check, &need);
-    if (!plan->options.no_verify && is_blockwise_product(plan, step) && is_on_grid(plan, step)) {
-        (void)mmul_program_grid_part(plan, step, rank, &grid);
-        const int64_t most = mmul_grid_part_largest_panel(&grid);
-        own->grid = mmul_max(own->grid, mmul_check_bytes(most, most));
-    }
-    if (is_blockwise_product(plan, step) &&
-        mmul_step_operation(plan, step)->kind == MMUL_FUSED_TOPK) {
-        const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
-        const struct mmul_search_size is = mmul_program_search_size(plan, step, s.m);
-        search = s.m > 0 ? (is.product + is.best + is.merged) * each : 0;
-    }
-    own->fused = mmul_max(own->fused, plan->ranks[rank].tile_threads * fused.tiles *
-                                          MMUL_PLACE_ALIGN(fused.tile * each));
-    own->staging = mmul_max(own->staging, staging_bytes(plan, step, rank));
-    own->device = mmul_max(own->device, device_copy_bytes(plan, step, rank));
-    own->step = mmul_max(own->step, search + sample_bytes(plan, step, rank));
-    if (step->schedule != NULL && !plan->steals_nothing)
-        own->loan = mmul_max(own->loan, mmul_schedule_stolen_bytes_most(step->schedule, rank));
-}
-
-// A rank holds one piece, then the sums of its lines.
-static void add_move(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
-                     int rank, bool is_leader, struct own *own) {
-    const struct mmul_move move = mmul_program_step_move(plan, step);
-    const bool adds_up = mmul_program_sums(plan, step).rounds > 0;
-    const int64_t found =
-        adds_up ? 2 * mmul_program_sum_lines(&move).length * (int64_t)sizeof(double) : 0;
-    const struct mmul_move_set moving = {.plan = plan, .steps = {step}, .count = 1, .panels = 1};
-    if (is_leader)
-        mmul_channels_size_add_moves(&own->channels, &moving, plan->costs.rank_node[rank]);
-    own->step = mmul_max(own->step, mmul_max(MMUL_PART_BYTES, found));
-}
-
 int64_t mmul_program_rank_private_bytes(const struct mmul_program_plan *plan, int rank) {
-    struct own own = {.grid = 0};
-    const int node = plan->costs.rank_node[rank];
+    struct own own = {.plan = plan, .rank = rank, .node = plan->costs.rank_node[rank]};
     int leader = rank;
-    (void)mmul_program_node_ranks(plan, node, &leader);
-    for (int i = 0; i < plan->step_count; i++) {
-        const struct mmul_program_step *step = &plan->steps[i];
-        if (step->kind == MMUL_STEP_MOVE)
-            add_move(plan, step, rank, rank == leader, &own);
-        else
-            add_compute(plan, step, rank, &own);
-        if (rank == leader && step->schedule != NULL && step->same == NULL)
-            mmul_channels_size_add(&own.channels, step->schedule, node);
-    }
+    (void)mmul_program_node_ranks(plan, own.node, &leader);
+    own.is_leader = rank == leader;
+    for (int i = 0; i < plan->step_count; i++)
+        kinds[plan->steps[i].kind].add(&own, &plan->steps[i]);
     return mmul_check_size_bytes(&own.check) + mmul_channels_size_bytes(&own.channels, rank == 0) +
            own.grid + own.fused + own.staging + own.device + own.loan + own.step;
 }

@@ -80,9 +80,13 @@ struct mmul_block_sizes {
 struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan *plan,
                                                  const struct mmul_program_step *step, int rank);
 
-// Returns the size of the check of a step's products: of blocks, or of a product with a schedule.
-struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *plan,
-                                               const struct mmul_program_step *step, int rank);
+// Return the size of the check of a step that multiplies blocks of these sizes, and of a product.
+struct mmul_check_need mmul_program_block_check_need(const struct mmul_program_plan *plan,
+                                                     const struct mmul_program_step *step,
+                                                     struct mmul_block_sizes sizes);
+struct mmul_check_need mmul_program_product_check_need(const struct mmul_program_plan *plan,
+                                                       const struct mmul_program_step *step,
+                                                       int rank);
 
 // Elements of the memory of a search: of a tile of the product, of the best of its rows, of a
 // merged row.

@@ -134,7 +134,7 @@ static bool is_large_enough(struct mmul_shape shape) {
 static struct group begin_group(const struct grouping *g, int step) {
     struct group group = {.head = -1, .first = step, .count = 1};
     const struct mmul_program_step *s = step_at(g, step);
-    if (s->kind != MMUL_STEP_COMPUTE)
+    if (s->kind == MMUL_STEP_MOVE)
         return group;
     const enum mmul_placement_kind kind = kind_of(g, step);
     const bool is_one = is_by_element(mmul_step_operation(g->plan, step_at(g, step)));
@@ -143,7 +143,7 @@ static struct group begin_group(const struct grouping *g, int step) {
                     (!is_one || fits_by_rows(g, step));
     group.may_join = is_fusable_placement(kind) && (kind != MMUL_PLACE_GRID || is_one) &&
                      is_of_one_type(g, step);
-    group.takes = group.may_join && is_one && !s->is_product;
+    group.takes = group.may_join && is_one;
     return group;
 }
 

@@ -433,7 +433,7 @@ static void record_joined_moves(struct mmul_program_plan *plan) {
         struct mmul_program_step *step = &plan->steps[i];
         if (step->joined)
             moves[count++] = i;
-        if (step->kind != MMUL_STEP_COMPUTE)
+        if (step->kind == MMUL_STEP_MOVE)
             continue;
         memcpy(step->joined_moves, moves, (size_t)count * sizeof *moves);
         step->joined_count = count;
@@ -441,16 +441,15 @@ static void record_joined_moves(struct mmul_program_plan *plan) {
     }
 }
 
-// Shrinks places and steps to their final number.
+// Shrinks places and steps to their final number, and lists the products.
 static enum mmul_status shrink_arrays(struct mmul_program_plan *plan, struct mmul_error *err) {
     struct mmul_program_place *places = NULL;
     struct mmul_program_step *steps = NULL;
-    enum mmul_status status = MMUL_ALLOCATE_RAW(places, plan->place_count, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_RAW(steps, plan->step_count, "a plan", err);
-    if (status != MMUL_OK) {
-        mmul_free(places);
-        return status;
+    if (MMUL_ALLOCATE_ALL("a plan", err, MMUL_ARRAY(places, plan->place_count),
+                          MMUL_ARRAY(steps, plan->step_count),
+                          MMUL_ARRAY(plan->products, plan->step_count)) != MMUL_OK) {
+        MMUL_FREE_ALL(places, steps);
+        return err->status;
     }
     memcpy(places, plan->places, (size_t)plan->place_count * sizeof *places);
     memcpy(steps, plan->steps, (size_t)plan->step_count * sizeof *steps);
@@ -458,6 +457,9 @@ static enum mmul_status shrink_arrays(struct mmul_program_plan *plan, struct mmu
     mmul_free(plan->steps);
     plan->places = places;
     plan->steps = steps;
+    for (int i = 0; i < plan->step_count; i++)
+        if (steps[i].kind == MMUL_STEP_UNSCHEDULED)
+            plan->products[plan->product_count++] = i;
     return MMUL_OK;
 }
 
@@ -627,11 +629,12 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
 }
 
 void mmul_program_drop_schedules(struct mmul_program_plan *plan) {
-    for (int i = 0; i < plan->step_count; i++) {
-        struct mmul_program_step *step = &plan->steps[i];
+    for (int i = 0; i < plan->product_count; i++) {
+        struct mmul_program_step *step = &plan->steps[plan->products[i]];
         if (step->same == NULL)
             mmul_schedule_free(step->schedule);
         step->schedule = NULL;
+        step->kind = MMUL_STEP_UNSCHEDULED;
     }
 }
 
@@ -653,6 +656,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     destroy_costs(plan->rank_group_costs, plan->rank_group_count);
     mmul_program_destroy(plan->owned);
     MMUL_FREE_ALL(plan->ranks, plan->weights, plan->busy_seconds, plan->node_bytes,
-                  plan->shard_bytes, plan->offsets, plan->multiplied, plan->segment_bytes,
-                  plan->rank_private_bytes, plan->places, plan->steps, plan->fused, plan);
+                  plan->shard_bytes, plan->offsets, plan->multiplied, plan->products,
+                  plan->segment_bytes, plan->rank_private_bytes, plan->places, plan->steps,
+                  plan->fused, plan);
 }

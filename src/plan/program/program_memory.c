@@ -391,8 +391,12 @@ void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, in
     for (int i = 1; i < plan->step_count; i++)
         bytes[i] += bytes[i - 1];
     for (int i = 0; i < plan->step_count; i++) {
-        const struct mmul_schedule *product = plan->steps[i].schedule;
-        device[i] = product != NULL ? mmul_schedule_ranks(product)[rank].tile.device_bytes : 0;
+        device[i] = 0;
         bytes[i] += plan->segment_bytes[node] / ranks + plan->rank_private_bytes[rank];
+    }
+    for (int i = 0; i < plan->product_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[plan->products[i]];
+        if (step->kind == MMUL_STEP_PRODUCT)
+            device[plan->products[i]] = mmul_schedule_ranks(step->schedule)[rank].tile.device_bytes;
     }
 }

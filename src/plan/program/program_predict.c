@@ -172,6 +172,7 @@ static enum mmul_status replay_job(struct mmul_program_plan *plan,
 // stay those by which placements were chosen.
 static void predict_product(struct mmul_program_step *step) {
     step->axis = step->schedule->axis;
+    step->compute_seconds = step->schedule->compute_seconds + step->fused_seconds;
     if (step->schedule->predicted_seconds > 0)
         step->seconds = step->schedule->predicted_seconds + step->fused_seconds;
     step->network_bytes = 0;
@@ -181,17 +182,14 @@ static void predict_product(struct mmul_program_step *step) {
 
 enum mmul_status mmul_program_predict(struct mmul_program_plan *plan,
                                       const struct mmul_cluster *cluster, struct mmul_error *err) {
-    int products = 0, known = 0;
+    bool is_known = plan->product_count > 0;
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; i < plan->step_count; i++) {
-        struct mmul_program_step *step = &plan->steps[i];
-        if (step->schedule == NULL)
-            continue;
+    for (int i = 0; i < plan->product_count; i++) {
+        struct mmul_program_step *step = &plan->steps[plan->products[i]];
         predict_product(step);
-        products++;
-        known += step->schedule->predicted_seconds > 0;
+        is_known &= step->schedule->predicted_seconds > 0;
     }
-    if (plan->step_count > 1 && known > 0 && known == products)
+    if (plan->step_count > 1 && is_known)
         status = replay_job(plan, cluster, err);
     mmul_program_plan_sum_costs(plan);
     return status;
