@@ -79,10 +79,16 @@ static void trial_init(struct trial *t, struct mmul_cluster *cluster, struct mmu
 
 static void replay_several(struct trial *t, int count,
                            void (*tell)(void *, const struct mmul_replay_event *), void *context) {
-    const struct mmul_stage_plan stage = {.schedule = t->schedule, .cost = t->cost, .needs = -1},
-                                 stages[] = {stage, stage};
-    const struct mmul_replay_request request = {
-        .cluster = t->cluster, .stages = stages, .count = count, .tell = tell, .context = context};
+    const struct mmul_stage_plan stages[2] = {{.seconds = 0}};
+    const struct mmul_product_plan products[] = {{t->schedule, t->cost, 0, -1},
+                                                 {t->schedule, t->cost, 1, -1}};
+    const struct mmul_replay_request request = {.cluster = t->cluster,
+                                                .stages = stages,
+                                                .products = products,
+                                                .count = count,
+                                                .product_count = count,
+                                                .tell = tell,
+                                                .context = context};
     struct mmul_error err;
     mmul_replay_destroy(t->replay);
     t->replay = NULL;
@@ -346,11 +352,13 @@ static void test_steps_without_a_product_run_back_to_back(void **state) {
     double compute = fmax(t.replay->ranks[0].compute_seconds, t.replay->ranks[1].compute_seconds);
     for (int made = 0; made < 2; made++) { // the first step computes the data
         const struct mmul_stage_plan stages[] = {
-            {.seconds = first, .needs = -1},
-            {.schedule = t.schedule, .cost = t.cost, .needs = made ? 0 : -1},
-            {.seconds = last, .waits = MMUL_WAITS_ALL_RANKS, .needs = -1}};
-        const struct mmul_replay_request request = {
-            .cluster = t.cluster, .stages = stages, .count = 3};
+            {.seconds = first}, {.seconds = 0}, {.seconds = last, .waits = MMUL_WAITS_ALL_RANKS}};
+        const struct mmul_product_plan product = {t.schedule, t.cost, 1, made ? 0 : -1};
+        const struct mmul_replay_request request = {.cluster = t.cluster,
+                                                    .stages = stages,
+                                                    .products = &product,
+                                                    .count = 3,
+                                                    .product_count = 1};
         mmul_replay_destroy(t.replay);
         assert_int_equal(mmul_replay_make(&request, &t.replay, &err), MMUL_OK);
         memcpy(ends, t.replay->ends, sizeof ends);
@@ -379,12 +387,11 @@ static void test_the_first_reader_waits_for_an_early_move(void **state) {
     struct mmul_error err;
     trial_init(&t, make_pair(1e9), make_problem(M, N, K), N);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct mmul_stage_plan stages[] = {
-            {.seconds = 0.25, .needs = -1},
-            {.seconds = 0.3, .needs = -1, .due = cases[i].dues[0]},
-            {.seconds = 0.3, .needs = -1, .due = cases[i].dues[1]},
-            {.seconds = 0.5, .needs = -1},
-            {.seconds = 0.125, .needs = -1}};
+        const struct mmul_stage_plan stages[] = {{.seconds = 0.25},
+                                                 {.seconds = 0.3, .due = cases[i].dues[0]},
+                                                 {.seconds = 0.3, .due = cases[i].dues[1]},
+                                                 {.seconds = 0.5},
+                                                 {.seconds = 0.125}};
         const struct mmul_replay_request request = {
             .cluster = t.cluster, .stages = stages, .count = 5};
         mmul_replay_destroy(t.replay);

@@ -372,14 +372,12 @@ static enum mmul_status make_schedules(const struct planning *p, struct mmul_err
 // Sends a schedule from root to all other ranks, which have none yet.
 static enum mmul_status send_schedule(const struct mmul_comm *comm, struct mmul_schedule **schedule,
                                       struct mmul_error *err) {
-    int64_t bytes = comm->rank == 0 ? (*schedule)->bytes : 0;
-    enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
-    if (status == MMUL_OK && comm->rank != 0) {
-        *schedule = mmul_allocate(bytes, 1, "the plan", err);
-        status = *schedule == NULL ? err->status : MMUL_OK;
-    }
+    enum mmul_status status = MMUL_OK;
+    if (comm->rank != 0)
+        status = mmul_schedule_create(comm->size, comm->node_count, schedule, err);
     status = mmul_comm_agree(comm, status, err);
-    return status == MMUL_OK ? mmul_comm_broadcast(comm, *schedule, bytes, err) : status;
+    return status == MMUL_OK ? mmul_comm_broadcast(comm, *schedule, (*schedule)->bytes, err)
+                             : status;
 }
 
 enum mmul_status mmul_program_plan_products(struct mmul_context *context,

@@ -41,11 +41,9 @@ static int place_of(const struct mmul_program_plan *plan, int place) {
 
 static struct mmul_stage_places find_places(const struct mmul_stage *stage) {
     const struct mmul_program_step *step = stage->is.step;
-    const int a = place_of(stage->plan, step->operands[0]),
-              b = place_of(stage->plan, step->operands[1]);
     const bool rows = step->schedule->axis == MMUL_ROWS;
-    const int whole = rows ? b : a;
-    return (struct mmul_stage_places){.split = rows ? a : b,
+    const int whole = place_of(stage->plan, step->operands[rows ? 1 : 0]);
+    return (struct mmul_stage_places){.split = place_of(stage->plan, step->operands[rows ? 0 : 1]),
                                       .whole = step->relays_whole ? -1 : whole,
                                       .c = place_of(stage->plan, step->made),
                                       .spread = step->relays_whole ? whole : -1};

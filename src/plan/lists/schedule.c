@@ -20,6 +20,19 @@ const struct mmul_schedule_node *mmul_schedule_nodes(const struct mmul_schedule 
     return (const struct mmul_schedule_node *)(mmul_schedule_ranks(schedule) + schedule->size);
 }
 
+enum mmul_status mmul_schedule_create(int size, int node_count, struct mmul_schedule **schedule,
+                                      struct mmul_error *err) {
+    const int64_t bytes = (int64_t)sizeof **schedule +
+                          size * (int64_t)sizeof(struct mmul_schedule_rank) +
+                          node_count * (int64_t)sizeof(struct mmul_schedule_node);
+    struct mmul_schedule *made = mmul_allocate(bytes, 1, "the schedule", err);
+    if (made == NULL)
+        return err->status;
+    *made = (struct mmul_schedule){.size = size, .node_count = node_count, .bytes = bytes};
+    *schedule = made;
+    return MMUL_OK;
+}
+
 void mmul_schedule_free(struct mmul_schedule *schedule) {
     mmul_free(schedule);
 }

@@ -109,7 +109,11 @@ struct mmul_schedule {
     int64_t bytes;                           // size of this block
 };
 
-// Frees a schedule made by mmul_schedule_make (plan/product/schedule_make.h). NULL is legal.
+// Creates a schedule in which all but the sizes is 0. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_schedule_create(int size, int node_count, struct mmul_schedule **schedule,
+                                      struct mmul_error *err);
+
+// NULL is legal.
 void mmul_schedule_free(struct mmul_schedule *schedule);
 
 const struct mmul_schedule_rank *mmul_schedule_ranks(const struct mmul_schedule *schedule);

@@ -42,11 +42,7 @@ static void planning_fini(struct mmul_planning *p) {
 
 static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error *err) {
     int size = p->request->cluster->size, nodes = p->request->cluster->node_count;
-    int64_t bytes = (int64_t)sizeof(struct mmul_schedule) +
-                    size * (int64_t)sizeof(struct mmul_schedule_rank) +
-                    nodes * (int64_t)sizeof(struct mmul_schedule_node);
-    p->schedule = mmul_allocate(bytes, 1, "the schedule", err);
-    if (p->schedule == NULL ||
+    if (mmul_schedule_create(size, nodes, &p->schedule, err) != MMUL_OK ||
         MMUL_ALLOCATE_ALL("the schedule", err, MMUL_ARRAY(p->weights, size),
                           MMUL_ARRAY(p->assumed, size), MMUL_ARRAY(p->everybody, size),
                           MMUL_ARRAY(p->rank_node, size), MMUL_ARRAY(p->needs, nodes),
@@ -59,9 +55,6 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
         return err->status;
     p->schedule->problem = *p->request->problem;
     p->schedule->rule = p->request->rule;
-    p->schedule->size = size;
-    p->schedule->node_count = nodes;
-    p->schedule->bytes = bytes;
     p->schedule->whole_is_distributed = p->request->whole_offsets != NULL;
     p->ranks = (struct mmul_schedule_rank *)(p->schedule + 1);
     p->nodes = (struct mmul_schedule_node *)(p->ranks + size);

@@ -71,9 +71,13 @@ void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candida
 // ------------------------------------------------------------------------------------- the replay
 
 enum mmul_status mmul_planning_replay(struct mmul_planning *p, struct mmul_error *err) {
-    const struct mmul_stage_plan stage = {.schedule = p->schedule, .cost = p->cost, .needs = -1};
-    const struct mmul_replay_request request = {
-        .cluster = p->request->cluster, .stages = &stage, .count = 1};
+    const struct mmul_product_plan product = {
+        .schedule = p->schedule, .cost = p->cost, .needs = -1};
+    const struct mmul_replay_request request = {.cluster = p->request->cluster,
+                                                .stages = &(struct mmul_stage_plan){.seconds = 0},
+                                                .products = &product,
+                                                .count = 1,
+                                                .product_count = 1};
     write_shares(p);
     p->trial.seconds = 0;
     if (!mmul_planning_size_segments(p))

@@ -10,9 +10,10 @@
 
 // Input of a replay beside the plan.
 struct job {
-    struct mmul_stage_plan *stages; // owned, `count` of them; equal products share a cost
-    struct mmul_cost **costs;       // owned, by step: NULL if another step owns it
-    int *producers;                 // owned, by place: stage that makes it; -1: none
+    struct mmul_stage_plan *stages;     // owned, `count` of them
+    struct mmul_product_plan *products; // owned; equal products share a cost
+    struct mmul_cost **costs;           // owned, by step: NULL if another step owns it
+    int *producers;                     // owned, by place: stage that makes it; -1: none
     // Owned, by stage of the run (joined moves have their own): stage here.
     int *indices;
     unsigned *maps;  // owned, per node: scratch of make_cost
@@ -74,52 +75,51 @@ static enum mmul_waits find_waits(const struct job *job, const struct mmul_progr
     return waits;
 }
 
-// Finds the stage that waits for each early move; count: none does.
-static void find_dues(struct job *job, const struct mmul_program_plan *plan) {
+// Lists the steps, except joined moves: their product's seconds include them. Then finds the stage
+// that waits for each early move; count: none does.
+static void find_stages(struct job *job, const struct mmul_program_plan *plan) {
     int stages = 0;
-    for (int i = 0, index = 0; i < plan->step_count; i++) {
-        while (stages <= plan->steps[i].stage)
-            job->indices[stages++] = index;
-        index += !plan->steps[i].joined;
-    }
-    for (int i = 0, index = 0; i < plan->step_count; i++) {
-        const struct mmul_program_step *step = &plan->steps[i];
-        if (mmul_program_is_early(plan, step))
-            job->stages[index].due = step->due < stages ? job->indices[step->due] : job->count;
-        index += !step->joined;
-    }
-}
-
-static enum mmul_status find_stages(struct job *job, const struct mmul_program_plan *plan,
-                                    const struct mmul_cluster *cluster, struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
     for (int i = 0; i < plan->place_count; i++)
         job->producers[i] = -1;
-    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
+    for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        const long owner = (step->same != NULL ? step->same : step) - plan->steps;
-        // The product's seconds include the move.
+        while (stages <= step->stage)
+            job->indices[stages++] = job->count;
         if (step->joined)
             continue;
-        struct mmul_stage_plan *stage = &job->stages[job->count];
-        *stage = (struct mmul_stage_plan){.schedule = step->schedule,
-                                          .seconds = step->seconds,
-                                          .waits = find_waits(job, plan, step),
-                                          .needs = -1};
-        if (step->schedule != NULL) {
-            if (step->same == NULL)
-                status = make_cost(job, plan, step, cluster, &job->costs[i], err);
-            stage->cost = job->costs[owner];
-            stage->seconds = step->fused_seconds;
-        }
-        if (step->relays_whole)
-            stage->needs = job->producers[mmul_program_base_place(
-                plan, step->operands[step->schedule->axis == MMUL_ROWS ? 1 : 0])];
+        job->stages[job->count] = (struct mmul_stage_plan){.seconds = step->seconds,
+                                                           .waits = find_waits(job, plan, step)};
         for (int r = 0; r < mmul_program_result_count(step); r++)
             if (mmul_program_step_result(plan, step, r) >= 0)
                 job->producers[mmul_program_base_place(
                     plan, mmul_program_step_result(plan, step, r))] = job->count;
         job->count++;
+    }
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        if (mmul_program_is_early(plan, step))
+            job->stages[job->indices[step->stage]].due =
+                step->due < stages ? job->indices[step->due] : job->count;
+    }
+}
+
+static enum mmul_status find_products(struct job *job, const struct mmul_program_plan *plan,
+                                      const struct mmul_cluster *cluster, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < plan->product_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[plan->products[i]];
+        struct mmul_cost **cost =
+            &job->costs[(step->same != NULL ? step->same : step) - plan->steps];
+        if (step->same == NULL)
+            status = make_cost(job, plan, step, cluster, cost, err);
+        job->products[i] = (struct mmul_product_plan){.schedule = step->schedule,
+                                                      .cost = *cost,
+                                                      .stage = job->indices[step->stage],
+                                                      .needs = -1};
+        job->stages[job->products[i].stage].seconds = step->fused_seconds;
+        if (step->relays_whole)
+            job->products[i].needs = job->producers[mmul_program_base_place(
+                plan, step->operands[step->schedule->axis == MMUL_ROWS ? 1 : 0])];
     }
     return status;
 }
@@ -148,15 +148,19 @@ static enum mmul_status replay_job(struct mmul_program_plan *plan,
     struct mmul_replay *replay = NULL;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "the simulation", err, MMUL_ARRAY(job.stages, plan->step_count),
-        MMUL_ARRAY(job.costs, plan->step_count), MMUL_ARRAY(job.producers, plan->place_count),
-        MMUL_ARRAY(job.maps, cluster->node_count), MMUL_ARRAY(job.counts, cluster->size),
+        MMUL_ARRAY(job.products, plan->product_count), MMUL_ARRAY(job.costs, plan->step_count),
+        MMUL_ARRAY(job.producers, plan->place_count), MMUL_ARRAY(job.maps, cluster->node_count),
+        MMUL_ARRAY(job.counts, cluster->size),
         MMUL_ARRAY(job.indices, 2 * (int64_t)plan->step_count));
     if (status == MMUL_OK)
-        status = find_stages(&job, plan, cluster, err);
+        find_stages(&job, plan);
     if (status == MMUL_OK)
-        find_dues(&job, plan);
-    const struct mmul_replay_request request = {
-        .cluster = cluster, .stages = job.stages, .count = job.count};
+        status = find_products(&job, plan, cluster, err);
+    const struct mmul_replay_request request = {.cluster = cluster,
+                                                .stages = job.stages,
+                                                .products = job.products,
+                                                .count = job.count,
+                                                .product_count = plan->product_count};
     if (status == MMUL_OK)
         status = mmul_replay_make(&request, &replay, err);
     if (status == MMUL_OK)
@@ -164,7 +168,8 @@ static enum mmul_status replay_job(struct mmul_program_plan *plan,
     mmul_replay_destroy(replay);
     for (int i = 0; job.costs != NULL && i < plan->step_count; i++)
         mmul_cost_destroy(job.costs[i]);
-    MMUL_FREE_ALL(job.stages, job.costs, job.producers, job.indices, job.maps, job.counts);
+    MMUL_FREE_ALL(job.stages, job.products, job.costs, job.producers, job.indices, job.maps,
+                  job.counts);
     return status;
 }
 

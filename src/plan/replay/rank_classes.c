@@ -15,7 +15,7 @@ static const double TOLERANCE = 0.01, TOLERANCE_MOST = 4;
 
 struct comparison {
     const struct mmul_cluster *cluster;
-    const struct mmul_stage_plan *stages;
+    const struct mmul_product_plan *products;
     int count;
     double tolerance; // 0: no ranks are similar
 };
@@ -32,12 +32,10 @@ static double units_of(const struct mmul_schedule *schedule, int rank) {
 // Returns true if two ranks are similar. Ranks without units are similar regardless of their speed.
 static bool ranks_alike(const struct comparison *comparison, int a, int b) {
     for (int i = 0; i < comparison->count; i++) {
-        const struct mmul_stage_plan *s = &comparison->stages[i];
-        if (s->schedule == NULL)
-            continue;
-        double x = units_of(s->schedule, a), y = units_of(s->schedule, b);
-        double one = mmul_pass_seconds(&s->cost->ranks[a].pass, x);
-        double other = mmul_pass_seconds(&s->cost->ranks[b].pass, y);
+        const struct mmul_product_plan *product = &comparison->products[i];
+        double x = units_of(product->schedule, a), y = units_of(product->schedule, b);
+        double one = mmul_pass_seconds(&product->cost->ranks[a].pass, x);
+        double other = mmul_pass_seconds(&product->cost->ranks[b].pass, y);
         if (fabs(x - y) > 1 && !is_near(x, y, comparison->tolerance))
             return false;
         if ((x > 0) != (y > 0) || (x > 0 && !is_near(one, other, comparison->tolerance)))
@@ -46,12 +44,12 @@ static bool ranks_alike(const struct comparison *comparison, int a, int b) {
     return comparison->tolerance > 0;
 }
 
-// Compares two nodes in one schedule. Links count only if there are bytes to move.
-static bool is_like_node(const struct comparison *comparison, const struct mmul_stage_plan *s,
-                         int a, int b) {
-    const struct mmul_schedule_node *x = &mmul_schedule_nodes(s->schedule)[a],
-                                    *y = &mmul_schedule_nodes(s->schedule)[b];
-    const struct mmul_cost_node *p = &s->cost->nodes[a], *q = &s->cost->nodes[b];
+// Compares two nodes in one product. Links count only if there are bytes to move.
+static bool is_like_node(const struct comparison *comparison,
+                         const struct mmul_product_plan *product, int a, int b) {
+    const struct mmul_schedule_node *x = &mmul_schedule_nodes(product->schedule)[a],
+                                    *y = &mmul_schedule_nodes(product->schedule)[b];
+    const struct mmul_cost_node *p = &product->cost->nodes[a], *q = &product->cost->nodes[b];
     bool moves = x->network_bytes > 0 || y->network_bytes > 0;
     return x->maps == y->maps && x->whole_slots == y->whole_slots &&
            x->result_slots == y->result_slots && (x->result_bytes > 0) == (y->result_bytes > 0) &&
@@ -67,9 +65,8 @@ static bool nodes_alike(const struct comparison *comparison, int a, int b) {
     if (a == cluster->ranks[0].node || nodes[a].rank_count != nodes[b].rank_count ||
         comparison->tolerance == 0)
         return false;
-    for (int s = 0; s < comparison->count; s++)
-        if (comparison->stages[s].schedule != NULL &&
-            !is_like_node(comparison, &comparison->stages[s], a, b))
+    for (int p = 0; p < comparison->count; p++)
+        if (!is_like_node(comparison, &comparison->products[p], a, b))
             return false;
     for (; i >= 0; i = mmul_cluster_next_rank(cluster, i), j = mmul_cluster_next_rank(cluster, j))
         if (!ranks_alike(comparison, i, j))
@@ -119,20 +116,12 @@ static bool find_classes(const struct comparison *comparison, struct mmul_rank_c
     return f->size <= most;
 }
 
-static const struct mmul_schedule *first_schedule(const struct comparison *comparison) {
-    for (int i = 0; i < comparison->count; i++)
-        if (comparison->stages[i].schedule != NULL)
-            return comparison->stages[i].schedule;
-    return NULL;
-}
-
-static int position_in_chain(const struct mmul_schedule *schedule, int node) {
-    return schedule != NULL ? mmul_schedule_nodes(schedule)[node].chain_place : 0;
+static int position_in_chain(const struct comparison *comparison, int node) {
+    return mmul_schedule_nodes(comparison->products[0].schedule)[node].chain_place;
 }
 
 static void count_classes(const struct comparison *comparison, struct mmul_rank_classes *f) {
     const struct mmul_cluster *cluster = comparison->cluster;
-    const struct mmul_schedule *schedule = first_schedule(comparison);
     for (int rank = 0; rank < cluster->size; rank++) {
         f->members[f->rank_of[rank]]++;
         f->home[f->rank_of[rank]] = f->node_of[cluster->ranks[rank].node];
@@ -140,25 +129,26 @@ static void count_classes(const struct comparison *comparison, struct mmul_rank_
     for (int node = cluster->node_count - 1; node >= 0; node--) {
         int class = f->node_of[node];
         if (f->nodes[class]++ == 0 ||
-            position_in_chain(schedule, node) > position_in_chain(schedule, f->last[class]))
+            position_in_chain(comparison, node) > position_in_chain(comparison, f->last[class]))
             f->last[class] = node;
         f->leaders[class] = f->rank_of[cluster->nodes[node].leader];
     }
 }
 
-// Returns true if there are enough ranks to fold. In a stack ranks need matrices of their own, so
-// up to four times as many ranks represent themselves.
+// Returns true if there are a product and enough ranks to fold. In a stack ranks need matrices of
+// their own, so up to four times as many ranks represent themselves.
 static bool may_fold(const struct comparison *comparison) {
-    const struct mmul_schedule *schedule = first_schedule(comparison);
-    bool stack =
-        schedule != NULL && mmul_problem_whole_matrices(&schedule->problem, schedule->axis) > 1;
+    if (comparison->count == 0)
+        return false;
+    const struct mmul_schedule *first = comparison->products[0].schedule;
+    bool stack = mmul_problem_whole_matrices(&first->problem, first->axis) > 1;
     return comparison->cluster->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
 }
 
 enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
-                                        const struct mmul_stage_plan *stages, int count,
+                                        const struct mmul_product_plan *products, int count,
                                         struct mmul_rank_classes *classes, struct mmul_error *err) {
-    struct comparison comparison = {.cluster = cluster, .stages = stages, .count = count};
+    struct comparison comparison = {.cluster = cluster, .products = products, .count = count};
     int size = cluster->size, nodes = cluster->node_count, *first = NULL;
     *classes = (struct mmul_rank_classes){0};
     if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_ARRAY(classes->rank_of, size),
@@ -213,12 +203,10 @@ static void shorten_schedule(struct mmul_schedule *schedule, struct mmul_schedul
 enum mmul_status mmul_rank_classes_fold(const struct mmul_rank_classes *classes,
                                         const struct mmul_schedule *whole,
                                         struct mmul_schedule **schedule, struct mmul_error *err) {
-    int64_t bytes = (int64_t)sizeof **schedule +
-                    classes->size * (int64_t)sizeof(struct mmul_schedule_rank) +
-                    classes->node_count * (int64_t)sizeof(struct mmul_schedule_node);
-    struct mmul_schedule *made = mmul_allocate(bytes, 1, "the simulation", err);
-    if (made == NULL)
+    struct mmul_schedule *made;
+    if (mmul_schedule_create(classes->size, classes->node_count, &made, err) != MMUL_OK)
         return err->status;
+    const int64_t bytes = made->bytes;
     *made = *whole;
     made->size = classes->size;
     made->node_count = classes->node_count;

@@ -29,24 +29,28 @@ struct mmul_rank_classes {
 // Ranks that must finish all earlier stages before a rank begins a stage.
 enum mmul_waits { MMUL_WAITS_NONE, MMUL_WAITS_NODE_RANKS, MMUL_WAITS_ALL_RANKS };
 
-// A stage of a job. A product with a schedule has its cost model, set to its cut and members. Every
-// other stage has the seconds that it takes its ranks.
+// A stage of a job.
 struct mmul_stage_plan {
-    const struct mmul_schedule *schedule; // NULL: none
-    const struct mmul_cost *cost;
-    double seconds; // stage without schedule: all of it; product: its fused operations only
+    double seconds; // time of its ranks; of a product: fused operations alone
     enum mmul_waits waits;
-    int needs; // stage that makes the bytes which ranks send each other; -1: none
-    int due;   // early move: first stage that waits for its arrival; 0: not an early move
+    int due; // early move: first stage that waits for its arrival; 0: not an early move
 };
 
-// Finds the classes for all stages. Fails with MMUL_ERR_SYSTEM (memory).
+// A product of a job, with its cost model, set to its cut and members.
+struct mmul_product_plan {
+    const struct mmul_schedule *schedule;
+    const struct mmul_cost *cost;
+    int stage;
+    int needs; // stage that makes the bytes which ranks send each other; -1: none
+};
+
+// Finds the classes for all products. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
-                                        const struct mmul_stage_plan *stages, int count,
+                                        const struct mmul_product_plan *products, int count,
                                         struct mmul_rank_classes *classes, struct mmul_error *err);
 void mmul_rank_classes_fini(struct mmul_rank_classes *classes);
 
-// Makes the folded schedule of one stage; release it with mmul_schedule_free. Fails with
+// Makes the folded schedule of one product; release it with mmul_schedule_free. Fails with
 // MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_rank_classes_fold(const struct mmul_rank_classes *classes,
                                         const struct mmul_schedule *whole,

@@ -23,7 +23,8 @@ struct activity {
 
 // A channel at a node.
 struct channel {
-    int stage, stage_in_flight;           // stage of the next transfer; of the one in flight
+    // product of the next transfer; of the one in flight
+    struct product *product, *product_in_flight;
     int64_t position, position_in_flight; // position in the list; likewise
     struct mmul_transfers list;
     bool has_next;
@@ -51,12 +52,10 @@ struct delivery {
     double previous_end, begin, end;
 };
 
-// State of a stage: counters and times of a product's lists, or the arrival of an early move.
-struct stage {
-    double arrival; // arrival of an early move; INFINITY: not begun
-    // List of the early moves that it waits for: head here, link in the move; stage + 1.
-    int due, next_due;
-    struct mmul_schedule *schedule; // folded; NULL: none, then the rest is unset
+// Counters and times of a product's lists.
+struct product {
+    int stage;
+    struct mmul_schedule *schedule; // folded
     const struct mmul_cost *cost;
     double panel_seconds_per_byte;      // slowest hop
     int64_t (*counters)[MMUL_COUNTERS]; // by node
@@ -67,14 +66,29 @@ struct stage {
     struct delivery *last;   // by node: delivery of its last block
     int64_t *passes_done;    // by rank
     double *element_seconds; // by rank
-    double omitted_rounds;   // omitted rounds, per round in the second half of the walked ones
-    int before;              // the product two products earlier; -1: none
+    int needed_stages;       // stages that the node's ranks must finish before its transfers
+};
+
+struct simulation;
+
+// A stage, with the functions of its kind. find_task: finds a rank's next task in it; false: there
+// is none. begin_task: computes the seconds of that task; false: it must wait.
+struct stage {
+    bool (*find_task)(struct simulation *s, int index);
+    bool (*begin_task)(const struct simulation *s, int index, double *seconds);
+    struct product *product; // if it is one
+    int64_t rounds;          // rounds that are walked
+    double omitted_rounds;   // omitted rounds, per round in the second half of these
+    double arrival;          // arrival of an early move; INFINITY: not begun
+    // List of the early moves that it waits for: head here, link in the move; stage + 1.
+    int due, next_due;
 };
 
 struct simulation {
     const struct mmul_replay_request *request;
     struct mmul_rank_classes classes;
     struct stage *stages;
+    struct product *products;
     struct node *nodes;
     struct computer *ranks;
     int64_t *bytes; // by node, of the exchange that begins
@@ -83,81 +97,10 @@ struct simulation {
     double moving_until; // early moves occupy the network until then
 };
 
-static void raise_counter(struct stage *stage, int node, enum mmul_counter counter, int64_t value) {
-    int64_t *own = &stage->counters[node][counter];
+static void raise_counter(struct product *product, int node, enum mmul_counter counter,
+                          int64_t value) {
+    int64_t *own = &product->counters[node][counter];
     *own = mmul_max(*own, value);
-}
-
-// ------------------------------------------------------------------------- before the clock starts
-
-// Computes the mean seconds per element of C over the ranks of each class.
-static void find_element_seconds(const struct simulation *s, struct stage *stage,
-                                 const struct mmul_stage_plan *whole) {
-    const struct mmul_cost *cost = whole->cost;
-    for (int rank = 0; rank < whole->schedule->size; rank++) {
-        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(whole->schedule)[rank];
-        int classes = s->classes.rank_of[rank];
-        const struct mmul_pass_cost *pass = &cost->ranks[rank].pass;
-        if (r->end > r->begin)
-            stage->element_seconds[classes] +=
-                cost->passes * mmul_pass_seconds(pass, (double)(r->end - r->begin) / cost->rounds) /
-                s->classes.members[classes];
-    }
-    double rounds = (double)stage->schedule->rounds, part = rounds / cost->rounds;
-    for (int rank = 0; rank < s->classes.size; rank++) {
-        const struct mmul_tasks tasks = mmul_tasks_of_schedule(stage->schedule, rank, 0, false);
-        double elements = mmul_tasks_elements(&tasks, 0, tasks.positions);
-        stage->element_seconds[rank] += elements > 0 ? whole->seconds : 0;
-        stage->element_seconds[rank] /= elements > 0 ? elements / part : 1;
-    }
-    stage->omitted_rounds = (cost->rounds - rounds) / ceil(rounds / 2);
-}
-
-static void reset_stage(const struct simulation *s, struct stage *stage) {
-    const struct mmul_cost *cost = stage->cost;
-    // A spread operand has no chain.
-    for (int node = 0; node < cost->node_count; node++)
-        if (cost->nodes[node].remote)
-            stage->panel_seconds_per_byte =
-                fmax(stage->panel_seconds_per_byte, cost->nodes[node].link);
-    if (cost->last_in_chain >= 0)
-        stage->panel_seconds_per_byte = cost->nodes[cost->last_in_chain].gap / cost->panel_bytes;
-    for (int64_t i = 0; i < s->classes.node_count * stage->positions; i++)
-        stage->begun[i] = stage->ended[i] = INFINITY;
-    for (int node = 0; node < s->classes.node_count; node++)
-        for (int route = 0; route < MMUL_ROUTES; route++) {
-            const struct mmul_transfers list =
-                mmul_transfers_make(stage->schedule, node, (enum mmul_route)route);
-            raise_counter(stage, node, mmul_arrived_counter(list.route), list.reached);
-            raise_counter(stage, node, mmul_sent_counter(list.route), list.reached);
-        }
-}
-
-static enum mmul_status stage_init(const struct simulation *s, const struct mmul_stage_plan *whole,
-                                   struct stage *stage, struct mmul_error *err) {
-    int nodes = s->classes.node_count, size = s->classes.size;
-    if (whole->schedule == NULL)
-        return MMUL_OK;
-    stage->cost = whole->cost;
-    if (mmul_rank_classes_fold(&s->classes, whole->schedule, &stage->schedule, err) != MMUL_OK)
-        return err->status;
-    stage->positions = mmul_transfers_make(stage->schedule, 0, MMUL_ROUTE_RELAY).end;
-    int64_t panels = nodes * stage->positions;
-    if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_ARRAY(stage->counters, nodes),
-                          MMUL_ARRAY(stage->begun, panels), MMUL_ARRAY(stage->ended, panels),
-                          MMUL_ARRAY(stage->reached, panels), MMUL_ARRAY(stage->last, nodes),
-                          MMUL_ARRAY(stage->passes_done, size),
-                          MMUL_ARRAY(stage->element_seconds, size)) != MMUL_OK)
-        return err->status;
-    find_element_seconds(s, stage, whole);
-    reset_stage(s, stage);
-    return MMUL_OK;
-}
-
-static void stage_fini(struct stage *stage) {
-    mmul_schedule_free(stage->schedule);
-    MMUL_FREE_ALL(stage->counters, stage->begun, stage->ended, stage->reached, stage->last,
-                  stage->passes_done, stage->element_seconds);
 }
 
 // ------------------------------------------------------------------------------------------- ranks
@@ -170,13 +113,6 @@ static bool have_finished(const struct simulation *s, int node, int stages) {
     return true;
 }
 
-static void begin_stage(struct simulation *s, int index) {
-    struct computer *r = &s->ranks[index];
-    r->index = 0;
-    if (r->stage < s->request->count && s->stages[r->stage].schedule != NULL)
-        r->tasks = mmul_tasks_of_schedule(s->stages[r->stage].schedule, index, 0, false);
-}
-
 static void end_stage(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
     const int ended = r->stage++;
@@ -185,32 +121,7 @@ static void end_stage(struct simulation *s, int index) {
     if (s->request->stages[ended].due > 0 && have_finished(s, -1, ended + 1))
         s->stages[ended].arrival = s->moving_until =
             fmax(s->now, s->moving_until) + s->request->stages[ended].seconds;
-    begin_stage(s, index);
-}
-
-// Finds the next task, of this stage or a later one. All tasks before it are done.
-static void find_task(struct simulation *s, int index) {
-    struct computer *r = &s->ranks[index];
-    while (r->stage < s->request->count && s->stages[r->stage].schedule != NULL) {
-        struct stage *stage = &s->stages[r->stage];
-        int node = s->classes.home[index];
-        for (; r->index < r->tasks.count; r->index++) {
-            r->task = mmul_tasks_at(&r->tasks, r->index);
-            if (r->task.line_begin < r->task.line_end)
-                break;
-        }
-        bool is_over = r->index == r->tasks.count;
-        stage->passes_done[index] =
-            is_over ? mmul_schedule_passes(stage->schedule) : r->task.pass.index;
-        int64_t least = mmul_schedule_passes(stage->schedule);
-        for (int rank = 0; rank < stage->schedule->size; rank++)
-            if (mmul_schedule_ranks(stage->schedule)[rank].node == node)
-                least = mmul_min(least, stage->passes_done[rank]);
-        stage->counters[node][MMUL_PASSES_DONE] = least;
-        if (!is_over)
-            return;
-        end_stage(s, index);
-    }
+    r->index = 0;
 }
 
 // Returns the seconds that do not advance the clock: links of a few bytes per second bring it to a
@@ -239,45 +150,75 @@ static bool may_begin_stage(const struct simulation *s, int index) {
     return have_finished(s, waits == MMUL_WAITS_ALL_RANKS ? -1 : node, stage);
 }
 
+// A rank's tasks in a product. All tasks before the next one are done.
+static bool find_product_task(struct simulation *s, int index) {
+    struct computer *r = &s->ranks[index];
+    struct product *product = s->stages[r->stage].product;
+    int node = s->classes.home[index];
+    if (r->index == 0)
+        r->tasks = mmul_tasks_of_schedule(product->schedule, index, 0, false);
+    for (; r->index < r->tasks.count; r->index++) {
+        r->task = mmul_tasks_at(&r->tasks, r->index);
+        if (r->task.line_begin < r->task.line_end)
+            break;
+    }
+    bool is_over = r->index == r->tasks.count;
+    int64_t least = mmul_schedule_passes(product->schedule);
+    product->passes_done[index] = is_over ? least : r->task.pass.index;
+    for (int rank = 0; rank < product->schedule->size; rank++)
+        if (mmul_schedule_ranks(product->schedule)[rank].node == node)
+            least = mmul_min(least, product->passes_done[rank]);
+    product->counters[node][MMUL_PASSES_DONE] = least;
+    return !is_over;
+}
+
+static bool begin_product_task(const struct simulation *s, int index, double *seconds) {
+    const struct computer *r = &s->ranks[index];
+    const struct product *product = s->stages[r->stage].product;
+    int node = s->classes.home[index];
+    int64_t slots = mmul_schedule_nodes(product->schedule)[node].result_slots,
+            pass = r->task.pass.index;
+    const struct mmul_product_arrivals here =
+        mmul_product_arrivals(product->schedule, node, product->counters[node]);
+    double elements =
+        (double)(r->task.line_end - r->task.line_begin) * (double)(r->task.end - r->task.begin);
+    *seconds = elements * product->element_seconds[index];
+    return here.rounds_loaded > r->task.pass.round && here.passes_loaded > pass &&
+           (slots == 0 || here.results_stored > pass - slots);
+}
+
+// Any other stage is one task. The ranks only begin early moves.
+static bool find_only_task(struct simulation *s, int index) {
+    return s->ranks[index].index == 0;
+}
+
+static bool begin_only_task(const struct simulation *s, int index, double *seconds) {
+    const struct mmul_stage_plan *stage = &s->request->stages[s->ranks[index].stage];
+    *seconds = stage->due > 0 ? 0 : stage->seconds;
+    return true;
+}
+
+// Finds the next task, of this stage or a later one.
+static void find_task(struct simulation *s, int index) {
+    const struct computer *r = &s->ranks[index];
+    while (r->stage < s->request->count && !s->stages[r->stage].find_task(s, index))
+        end_stage(s, index);
+}
+
 static bool begin_task(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
     if (r->activity.is_active || r->stage == s->request->count || !may_begin_stage(s, index))
         return false;
-    const struct stage *stage = &s->stages[r->stage];
-    r->activity = (struct activity){
-        .begin = s->now,
-        .left = s->request->stages[r->stage].due > 0 ? 0 : s->request->stages[r->stage].seconds,
-        .is_active = stage->schedule == NULL};
-    if (stage->schedule == NULL)
-        return true;
-    int node = s->classes.home[index];
-    const int64_t *counters = stage->counters[node];
-    int64_t slots = mmul_schedule_nodes(stage->schedule)[node].result_slots,
-            pass = r->task.pass.index;
-    const struct mmul_product_arrivals here =
-        mmul_product_arrivals(stage->schedule, node, counters);
-    if (here.rounds_loaded <= r->task.pass.round || here.passes_loaded <= pass ||
-        (slots > 0 && here.results_stored <= pass - slots))
-        return false;
-    double elements =
-        (double)(r->task.line_end - r->task.line_begin) * (double)(r->task.end - r->task.begin);
-    r->activity.is_active = true;
-    r->activity.left = elements * stage->element_seconds[index];
-    return true;
+    r->activity = (struct activity){.begin = s->now};
+    r->activity.is_active = s->stages[r->stage].begin_task(s, index, &r->activity.left);
+    return r->activity.is_active;
 }
 
 static void end_task(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
-    r->activity.is_active = false;
     const struct stage *stage = &s->stages[r->stage];
-    if (stage->schedule == NULL) {
-        r->end = s->now;
-        end_stage(s, index);
-        find_task(s, index);
-        return;
-    }
-    double omitted_rounds =
-        r->task.pass.round < stage->schedule->rounds / 2 ? 0 : stage->omitted_rounds;
+    double omitted_rounds = r->task.pass.round < stage->rounds / 2 ? 0 : stage->omitted_rounds;
+    r->activity.is_active = false;
     r->compute_seconds += (1 + omitted_rounds) * (s->now - r->activity.begin);
     r->delay += omitted_rounds * (s->now - r->end);
     r->end = s->now;
@@ -287,17 +228,10 @@ static void end_task(struct simulation *s, int index) {
 
 // ---------------------------------------------------------------------------------------- channels
 
-// Returns the first product from a stage on; the number of stages if there is none.
-static int find_product(const struct simulation *s, int stage) {
-    while (stage < s->request->count && s->stages[stage].schedule == NULL)
-        stage++;
-    return stage;
-}
-
-static void open_list(const struct simulation *s, int node, int route, int stage) {
+static void open_list(const struct simulation *s, int node, int route, struct product *product) {
     struct channel *channel = &s->nodes[node].channels[route];
-    channel->stage = stage;
-    channel->list = mmul_transfers_make(s->stages[stage].schedule, node, (enum mmul_route)route);
+    channel->product = product;
+    channel->list = mmul_transfers_make(product->schedule, node, (enum mmul_route)route);
     channel->position = channel->list.next;
 }
 
@@ -305,10 +239,9 @@ static void find_transfer(struct simulation *s, int node, int route) {
     struct channel *channel = &s->nodes[node].channels[route];
     channel->position = channel->list.next;
     while (!(channel->has_next = mmul_transfers_next(&channel->list, &channel->next))) {
-        int stage = find_product(s, channel->stage + 1);
-        if (stage == s->request->count)
+        if (channel->product + 1 == s->products + s->request->product_count)
             break;
-        open_list(s, node, route, stage);
+        open_list(s, node, route, channel->product + 1);
     }
 }
 
@@ -316,26 +249,24 @@ static bool may_begin_transfer(const struct simulation *s, int node,
                                const struct channel *channel) {
     if (!channel->has_next || channel->activity.is_active)
         return false;
-    // Lanes and slots are shared with the product two products earlier. Ranks send each other only
-    // bytes that exist.
-    if (!have_finished(s, node, s->stages[channel->stage].before + 1) ||
-        !have_finished(s, node, s->request->stages[channel->stage].needs + 1))
+    if (!have_finished(s, node, channel->product->needed_stages))
         return false;
-    const int64_t *counters = s->stages[channel->stage].counters[node];
+    const int64_t *counters = channel->product->counters[node];
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
         if (counters[channel->next.waits[i].counter] < channel->next.waits[i].value)
             return false;
     return true;
 }
 
-static const struct mmul_cost_node *cost_node(const struct simulation *s, int stage, int node) {
-    return &s->stages[stage].cost->nodes[s->classes.last[node]];
+static const struct mmul_cost_node *cost_node(const struct simulation *s,
+                                              const struct product *product, int node) {
+    return &product->cost->nodes[s->classes.last[node]];
 }
 
 static void begin_transfer(struct simulation *s, int node, int route, double seconds, double load) {
     struct channel *channel = &s->nodes[node].channels[route];
     channel->in_flight = channel->next;
-    channel->stage_in_flight = channel->stage;
+    channel->product_in_flight = channel->product;
     channel->position_in_flight = channel->position;
     channel->activity =
         (struct activity){.is_active = true, .begin = s->now, .left = seconds, .load = load};
@@ -344,16 +275,16 @@ static void begin_transfer(struct simulation *s, int node, int route, double sec
 
 static void end_transfer(struct simulation *s, int node, int route) {
     struct channel *channel = &s->nodes[node].channels[route];
-    const struct mmul_replay_event event = {channel->stage_in_flight, node, &channel->in_flight,
+    struct product *product = channel->product_in_flight;
+    const struct mmul_replay_event event = {product->stage, node, &channel->in_flight,
                                             channel->activity.begin, s->now};
-    struct stage *stage = &s->stages[channel->stage_in_flight];
     channel->activity.is_active = false;
-    raise_counter(stage, node, mmul_arrived_counter(channel->in_flight.route),
+    raise_counter(product, node, mmul_arrived_counter(channel->in_flight.route),
                   channel->in_flight.reached);
     const bool is_own_block = route == MMUL_ROUTE_STORE || (route == MMUL_ROUTE_GATHER && node > 0);
     if (is_own_block && !channel->in_flight.in_place)
-        stage->last[node] =
-            (struct delivery){stage->last[node].end, channel->activity.begin, s->now};
+        product->last[node] =
+            (struct delivery){product->last[node].end, channel->activity.begin, s->now};
     if (s->request->tell != NULL)
         s->request->tell(s->request->context, &event);
 }
@@ -363,33 +294,32 @@ static void end_transfer(struct simulation *s, int node, int route) {
 static bool takes_part_in_exchange(const struct simulation *s, int node, int route) {
     const struct channel *root = &s->nodes[0].channels[route],
                          *channel = &s->nodes[node].channels[route];
-    return channel->has_next && channel->stage == root->stage;
+    return channel->has_next && channel->product == root->product;
 }
 
 // Begins a scatter or gather on all nodes at once, when all nodes with bytes have what they wait
 // for.
 static bool begin_exchange(struct simulation *s, int route) {
     struct channel *root = &s->nodes[0].channels[route];
-    const struct stage *stage = &s->stages[root->stage];
     double bytes = 0, seconds = 0, latency = 0;
     if (!may_begin_transfer(s, 0, root))
         return false;
-    mmul_transfer_node_bytes(stage->schedule, &root->next, s->bytes);
+    mmul_transfer_node_bytes(root->product->schedule, &root->next, s->bytes);
     for (int node = 1; node < s->classes.node_count; node++) {
         if (!takes_part_in_exchange(s, node, route) || s->bytes[node] == 0)
             continue;
         if (!may_begin_transfer(s, node, &s->nodes[node].channels[route]))
             return false;
         const struct mmul_link link =
-            mmul_cost_root_link(stage->cost->request.cluster, s->classes.last[node]);
+            mmul_cost_root_link(root->product->cost->request.cluster, s->classes.last[node]);
         bytes += (double)s->bytes[node];
-        seconds += (double)s->bytes[node] * cost_node(s, root->stage, node)->link;
+        seconds += (double)s->bytes[node] * cost_node(s, root->product, node)->link;
         latency = fmax(latency, link.latency_seconds + MMUL_RENDEZVOUS_SECONDS);
     }
     bool is_out = route == MMUL_ROUTE_SCATTER;
-    // Root goes last: takes_part_in_exchange reads its stage.
+    // Root goes last: takes_part_in_exchange reads its product.
     for (int node = s->classes.node_count - 1; node >= 0; node--) {
-        const struct mmul_cost_node *n = cost_node(s, root->stage, node);
+        const struct mmul_cost_node *n = cost_node(s, root->product, node);
         double own = node == 0 ? bytes : (double)s->bytes[node] / s->classes.nodes[node];
         bool comes = is_out == (node > 0);
         if (takes_part_in_exchange(s, node, route))
@@ -408,25 +338,25 @@ static void end_exchange(struct simulation *s, int route) {
 // ------------------------------------------------------------------------------------------- relay
 
 // Returns the time when a panel that begins (or ends) at one node at `times` does so at the next.
-static double follow_time(const struct simulation *s, const double *times, int stage,
-                          int64_t position, int node, int from) {
+static double follow_time(const struct simulation *s, const struct product *product,
+                          const double *times, int64_t position, int node, int from) {
     if (from < 0)
         return 0;
-    return times[from * s->stages[stage].positions + position] +
-           fmax(0, cost_node(s, stage, node)->begins - cost_node(s, stage, from)->begins);
+    return times[from * product->positions + position] +
+           fmax(0, cost_node(s, product, node)->begins - cost_node(s, product, from)->begins);
 }
 
 // Return the earliest end of the panel in flight at a node, and the earliest begin of the next one,
 // after the same event at the node before.
 static double may_end(const struct simulation *s, int node) {
     const struct channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
-    return follow_time(s, s->stages[l->stage_in_flight].ended, l->stage_in_flight,
-                       l->position_in_flight, node, l->in_flight.from);
+    return follow_time(s, l->product_in_flight, l->product_in_flight->ended, l->position_in_flight,
+                       node, l->in_flight.from);
 }
 
 static double may_follow(const struct simulation *s, int node) {
     const struct channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
-    return follow_time(s, s->stages[l->stage].begun, l->stage, l->position, node, l->next.from);
+    return follow_time(s, l->product, l->product->begun, l->position, node, l->next.from);
 }
 
 static bool begin_relay(struct simulation *s, int node) {
@@ -435,15 +365,15 @@ static bool begin_relay(struct simulation *s, int node) {
         return false;
     if (may_follow(s, node) > s->now + find_instant(s))
         return false;
-    const struct stage *stage = &s->stages[channel->stage];
-    const struct mmul_cost_node *n = cost_node(s, channel->stage, node);
+    struct product *product = channel->product;
+    const struct mmul_cost_node *n = cost_node(s, product, node);
     const struct mmul_transfer *panel = &channel->next;
-    int64_t at = node * stage->positions + channel->position;
-    double each = stage->panel_seconds_per_byte;
+    int64_t at = node * product->positions + channel->position;
+    double each = product->panel_seconds_per_byte;
     // All nodes of the class send it on, except the last one of the chain.
     double passed_on = 1 - (panel->to < 0) / (double)s->classes.nodes[node];
-    stage->begun[at] = s->now;
-    stage->reached[at] = panel->reached;
+    product->begun[at] = s->now;
+    product->reached[at] = panel->reached;
     double load = (passed_on * n->sending + (panel->from < 0 ? 0 : n->receiving)) / each;
     begin_transfer(s, node, MMUL_ROUTE_RELAY, (double)panel->bytes * each, load);
     return true;
@@ -452,14 +382,15 @@ static bool begin_relay(struct simulation *s, int node) {
 // A panel has been sent on when it is at the next node.
 static void end_relay(struct simulation *s, int node) {
     const struct channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
-    struct stage *stage = &s->stages[channel->stage_in_flight];
+    struct product *product = channel->product_in_flight;
     int from = channel->in_flight.from;
-    stage->ended[node * stage->positions + channel->position_in_flight] = s->now;
+    product->ended[node * product->positions + channel->position_in_flight] = s->now;
     if (from >= 0)
-        raise_counter(stage, from, mmul_sent_counter(MMUL_ROUTE_RELAY),
-                      stage->reached[from * stage->positions + channel->position_in_flight]);
+        raise_counter(product, from, mmul_sent_counter(MMUL_ROUTE_RELAY),
+                      product->reached[from * product->positions + channel->position_in_flight]);
     if (channel->in_flight.to < 0)
-        raise_counter(stage, node, mmul_sent_counter(MMUL_ROUTE_RELAY), channel->in_flight.reached);
+        raise_counter(product, node, mmul_sent_counter(MMUL_ROUTE_RELAY),
+                      channel->in_flight.reached);
     end_transfer(s, node, MMUL_ROUTE_RELAY);
 }
 
@@ -471,7 +402,7 @@ static bool begin_file(struct simulation *s, int node, int route) {
         return false;
     double bytes = channel->next.in_place ? 0 : (double)channel->next.bytes;
     begin_transfer(s, node, route, bytes / MMUL_FILE_BYTES_PER_SECOND,
-                   cost_node(s, channel->stage, node)->share);
+                   cost_node(s, channel->product, node)->share);
     return true;
 }
 
@@ -508,7 +439,7 @@ static double rate_of_channel(const struct simulation *s, int node, int route) {
         sharing += in_common[route][other] && s->nodes[0].channels[other].activity.is_active;
     bool both = node == 0 && route < MMUL_ROUTE_READ && out_of_root(s) > 0 &&
                 s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_active;
-    return (both ? cost_node(s, s->nodes[0].channels[route].stage_in_flight, 0)->duplex : 1) /
+    return (both ? cost_node(s, s->nodes[0].channels[route].product_in_flight, 0)->duplex : 1) /
            sharing;
 }
 
@@ -599,16 +530,13 @@ static void end_finished_activities(struct simulation *s) {
 }
 
 static void begin_simulation(struct simulation *s) {
-    const int first = find_product(s, 0);
-    for (int node = 0; node < s->classes.node_count && first < s->request->count; node++)
+    for (int node = 0; node < s->classes.node_count && s->request->product_count > 0; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
-            open_list(s, node, route, first);
+            open_list(s, node, route, s->products);
             find_transfer(s, node, route);
         }
-    for (int rank = 0; rank < s->classes.size; rank++) {
-        begin_stage(s, rank);
+    for (int rank = 0; rank < s->classes.size; rank++)
         find_task(s, rank);
-    }
 }
 
 static void run_events(struct simulation *s) {
@@ -625,16 +553,96 @@ static void run_events(struct simulation *s) {
     }
 }
 
+// ------------------------------------------------------------------------- before the clock starts
+
+// Computes the mean seconds per element of C over the ranks of each class.
+static void find_element_seconds(const struct simulation *s, struct product *product,
+                                 const struct mmul_product_plan *whole) {
+    const struct mmul_cost *cost = whole->cost;
+    for (int rank = 0; rank < whole->schedule->size; rank++) {
+        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(whole->schedule)[rank];
+        int classes = s->classes.rank_of[rank];
+        const struct mmul_pass_cost *pass = &cost->ranks[rank].pass;
+        if (r->end > r->begin)
+            product->element_seconds[classes] +=
+                cost->passes * mmul_pass_seconds(pass, (double)(r->end - r->begin) / cost->rounds) /
+                s->classes.members[classes];
+    }
+    struct stage *stage = &s->stages[product->stage];
+    double seconds = s->request->stages[product->stage].seconds;
+    double rounds = (double)product->schedule->rounds, part = rounds / cost->rounds;
+    for (int rank = 0; rank < s->classes.size; rank++) {
+        const struct mmul_tasks tasks = mmul_tasks_of_schedule(product->schedule, rank, 0, false);
+        double elements = mmul_tasks_elements(&tasks, 0, tasks.positions);
+        product->element_seconds[rank] += elements > 0 ? seconds : 0;
+        product->element_seconds[rank] /= elements > 0 ? elements / part : 1;
+    }
+    stage->rounds = product->schedule->rounds;
+    stage->omitted_rounds = (cost->rounds - rounds) / ceil(rounds / 2);
+}
+
+static void reset_product(const struct simulation *s, struct product *product) {
+    const struct mmul_cost *cost = product->cost;
+    // A spread operand has no chain.
+    for (int node = 0; node < cost->node_count; node++)
+        if (cost->nodes[node].remote)
+            product->panel_seconds_per_byte =
+                fmax(product->panel_seconds_per_byte, cost->nodes[node].link);
+    if (cost->last_in_chain >= 0)
+        product->panel_seconds_per_byte = cost->nodes[cost->last_in_chain].gap / cost->panel_bytes;
+    for (int64_t i = 0; i < s->classes.node_count * product->positions; i++)
+        product->begun[i] = product->ended[i] = INFINITY;
+    for (int node = 0; node < s->classes.node_count; node++)
+        for (int route = 0; route < MMUL_ROUTES; route++) {
+            const struct mmul_transfers list =
+                mmul_transfers_make(product->schedule, node, (enum mmul_route)route);
+            raise_counter(product, node, mmul_arrived_counter(list.route), list.reached);
+            raise_counter(product, node, mmul_sent_counter(list.route), list.reached);
+        }
+}
+
+static enum mmul_status product_init(struct simulation *s, int index, struct mmul_error *err) {
+    const struct mmul_product_plan *whole = &s->request->products[index];
+    struct product *product = &s->products[index];
+    struct stage *stage = &s->stages[whole->stage];
+    int nodes = s->classes.node_count, size = s->classes.size;
+    if (mmul_rank_classes_fold(&s->classes, whole->schedule, &product->schedule, err) != MMUL_OK)
+        return err->status;
+    product->stage = whole->stage;
+    product->cost = whole->cost;
+    product->positions = mmul_transfers_make(product->schedule, 0, MMUL_ROUTE_RELAY).end;
+    // Lanes and slots are shared with the product two products earlier. Ranks send each other only
+    // bytes that exist.
+    product->needed_stages = 1 + mmul_max(whole->needs, index < 2 ? -1 : product[-2].stage);
+    int64_t panels = nodes * product->positions;
+    if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_ARRAY(product->counters, nodes),
+                          MMUL_ARRAY(product->begun, panels), MMUL_ARRAY(product->ended, panels),
+                          MMUL_ARRAY(product->reached, panels), MMUL_ARRAY(product->last, nodes),
+                          MMUL_ARRAY(product->passes_done, size),
+                          MMUL_ARRAY(product->element_seconds, size)) != MMUL_OK)
+        return err->status;
+    find_element_seconds(s, product, whole);
+    reset_product(s, product);
+    stage->find_task = find_product_task;
+    stage->begin_task = begin_product_task;
+    stage->product = product;
+    return MMUL_OK;
+}
+
+static void product_fini(struct product *product) {
+    mmul_schedule_free(product->schedule);
+    MMUL_FREE_ALL(product->counters, product->begun, product->ended, product->reached,
+                  product->last, product->passes_done, product->element_seconds);
+}
+
 // -------------------------------------------------------------------------------------- the result
 
 // Returns the time when a rank's last block is in the result, without waiting for blocks of other
 // ranks to go with it.
 static double finish_of(const struct simulation *s, const struct computer *r, int node) {
     double finish = r->end;
-    for (int i = 0; i < s->request->count; i++) {
-        if (s->stages[i].schedule == NULL)
-            continue;
-        const struct delivery *d = &s->stages[i].last[node];
+    for (int i = 0; i < s->request->product_count; i++) {
+        const struct delivery *d = &s->products[i].last[node];
         finish = fmax(finish, d->end - fmax(0, d->begin - fmax(r->end, d->previous_end)));
     }
     return finish + r->delay;
@@ -653,33 +661,33 @@ static void report_ranks(const struct simulation *s) {
 }
 
 static enum mmul_status simulate_job(struct simulation *s, struct mmul_error *err) {
-    int count = s->request->count, last = -1, before = -1;
+    const struct mmul_replay_request *r = s->request;
     enum mmul_status status =
-        mmul_rank_classes_init(s->request->cluster, s->request->stages, count, &s->classes, err);
+        mmul_rank_classes_init(r->cluster, r->products, r->product_count, &s->classes, err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_ALL("the simulation", err, MMUL_ARRAY(s->stages, count),
-                                   MMUL_ARRAY(s->nodes, s->classes.node_count),
-                                   MMUL_ARRAY(s->ranks, s->classes.size),
-                                   MMUL_ARRAY(s->bytes, s->classes.node_count));
-    for (int i = 0; status == MMUL_OK && i < count; i++) {
-        const int due = s->request->stages[i].due;
+        status = MMUL_ALLOCATE_ALL(
+            "the simulation", err, MMUL_ARRAY(s->stages, r->count),
+            MMUL_ARRAY(s->products, r->product_count), MMUL_ARRAY(s->nodes, s->classes.node_count),
+            MMUL_ARRAY(s->ranks, s->classes.size), MMUL_ARRAY(s->bytes, s->classes.node_count));
+    for (int i = 0; status == MMUL_OK && i < r->count; i++) {
+        const int due = r->stages[i].due;
+        s->stages[i].find_task = find_only_task;
+        s->stages[i].begin_task = begin_only_task;
         s->stages[i].arrival = INFINITY;
-        if (due > 0 && due < count) {
+        if (due > 0 && due < r->count) {
             s->stages[i].next_due = s->stages[due].due;
             s->stages[due].due = i + 1;
         }
-        status = stage_init(s, &s->request->stages[i], &s->stages[i], err);
-        s->stages[i].before = before;
-        before = s->stages[i].schedule != NULL ? last : before;
-        last = s->stages[i].schedule != NULL ? i : last;
     }
+    for (int i = 0; status == MMUL_OK && i < r->product_count; i++)
+        status = product_init(s, i, err);
     if (status == MMUL_OK) {
         run_events(s);
         report_ranks(s);
     }
-    for (int i = 0; s->stages != NULL && i < count; i++)
-        stage_fini(&s->stages[i]);
-    MMUL_FREE_ALL(s->stages, s->nodes, s->ranks, s->bytes);
+    for (int i = 0; s->products != NULL && i < r->product_count; i++)
+        product_fini(&s->products[i]);
+    MMUL_FREE_ALL(s->stages, s->products, s->nodes, s->ranks, s->bytes);
     mmul_rank_classes_fini(&s->classes);
     return status;
 }

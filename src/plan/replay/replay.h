@@ -19,8 +19,8 @@
 // Many ranks are simulated by representatives (plan/replay/rank_classes.h). A rank does one stage
 // after the other. On each channel the transfers of a product begin when three conditions hold:
 // those of the product before have begun, the product before that is over, and the bytes to send
-// exist. A stage without a schedule (another operation, a move) takes its given seconds once the
-// ranks that it waits for are ready. Early moves take their seconds on the network, one after the
+// exist. Any other stage (another operation, a move) takes its given seconds once the ranks that it
+// waits for are ready. Early moves take their seconds on the network, one after the
 // other, when all ranks have begun them.
 #pragma once
 
@@ -51,7 +51,8 @@ struct mmul_replay_event {
 struct mmul_replay_request {
     const struct mmul_cluster *cluster;
     const struct mmul_stage_plan *stages;
-    int count;
+    const struct mmul_product_plan *products; // in the order of their stages
+    int count, product_count;
     // Called for every event; NULL: none.
     void (*tell)(void *context, const struct mmul_replay_event *event);
     void *context;
