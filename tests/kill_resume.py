@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Kills products at random moments and continues them with --resume: kill_resume.py KILLS SEED [-v]
+"""Kills products at random moments and continues them with --resume: kill_resume.py KILLS SEED [-v] [KIND...]
 
 Each job is a random product of whole numbers in [-4, 4]: shape, stack, types, transposes, C_in, format of the result,
 layout of the inputs. Its devices are slowed, so that most kills come while it computes and after entries of its
@@ -37,6 +37,7 @@ LAUNCH = shlex.split(os.environ.get("RESTARTS_MPIRUN", "mpirun -q --oversubscrib
 LIMIT_SECONDS = 60
 KILLS_OF_A_JOB = 5
 WRONG_JOBS_MOST = 20
+KINDS = [word for word in sys.argv[3:] if word != "-v"] or ("tall", "wide", "square", "stack", "stack")
 RECORD = '#!/bin/sh\necho $$ > "pid.${OMPI_COMM_WORLD_RANK:-0}"\nexec "$@"\n'
 # Rules of the device beside its delay. Counted calls come after the first entries.
 RULES = ("", "", "", "", ",corrupt=5", ",garble=4", ",fail=4", ",fail-upload=6", ",hang=5")
@@ -100,7 +101,7 @@ class Job:
         folder.mkdir()
         (folder / "record").write_text(RECORD)
         (folder / "record").chmod(0o755)
-        kind = draw.choice(("tall", "wide", "square", "stack", "stack"))
+        kind = draw.choice(KINDS)
         few, many = draw.randint(3, 40), draw.randint(6000, 20000)
         self.m, self.n = {"tall": (many, few), "wide": (few, many), "square": (draw.randint(1500, 2600),) * 2,
                           "stack": (draw.randint(300, 900), few)}[kind]
@@ -132,7 +133,7 @@ class Job:
         shapes = [self.lead + (self.m, self.k), self.lead + (self.k, self.n)]
         if self.lead and draw.random() < 0.3:
             i = draw.randrange(2)
-            shapes[i] = shapes[i][-2:]
+            shapes[i] = draw.choice(((), self.lead[:-1] + (1,))) + shapes[i][-2:]  # repeats
         a, b = (rng.integers(-4, 5, s).astype(np.float64) for s in shapes)
         self.expected = a @ b
         for flag, name, x in (("--transpose-a", "A", a), ("--transpose-b", "B", b)):
@@ -157,9 +158,10 @@ class Job:
         return array.reshape((-1, self.m, self.n))
 
     def recorded(self):
-        """Returns the elements that whole entries of the journal name and that are still in the file, and the number of
-        entries. Lines that were recorded in part are computed again and then differ for a while."""
-        covered, count = np.zeros((int(np.prod(self.lead)) if self.lead else 1, self.m, self.n), bool), 0
+        """Returns the elements that whole entries of the journal name and that are still in the file, the number of
+        entries, and that of entries with other bytes. Lines that were recorded in part are computed again and then
+        differ for a while."""
+        covered, others = np.zeros((int(np.prod(self.lead)) if self.lead else 1, self.m, self.n), bool), 0
         lines = read_if_there(self.folder / f"{self.name}.journal").decode().splitlines(True)
         lines = [line.split() for line in lines if re.search(r"^done .*\t[0-9a-f]{8}\n$", line)]
         part = self.folder / f"{self.name}.part"
@@ -169,7 +171,9 @@ class Job:
             region = part[t, top:bottom, left:right].tobytes()
             if HASH(region, len(region)) == int(line[6], 16):
                 covered[t, top:bottom, left:right] = True
-        return covered, len(lines)
+            else:
+                others += 1
+        return covered, len(lines), others
 
     def wrong_in_part(self, covered):
         """Returns the number of wrong elements in recorded regions of the temporary file."""
@@ -290,7 +294,7 @@ class Killer:
         most = self.draw.randint(1, KILLS_OF_A_JOB)
         self.counts["jobs"] += 1
         while True:
-            covered, count = job.recorded()
+            covered, count, _ = job.recorded()
             start = Start(job)
             is_last = kills == most or self.counts["kills"] >= self.kills
             if not is_last and self.draw.random() < 0.8:
@@ -310,7 +314,10 @@ class Killer:
             kills += 1
             self.counts["kills"] += 1
             self.counts[what] += 1
-            found, now = job.recorded()
+            found, now, others = job.recorded()
+            # A task that begins again after a hang writes its recorded blocks again.
+            if others > 0 and count == 0 and "hang" not in " ".join(start.options):
+                self.note(job, f"{others} of {now} entries have other bytes ({what}): {' '.join(start.options)}")
             self.counts["after entries"] += now > count
             if (folder / job.name).exists():
                 break

@@ -137,7 +137,7 @@ refuses() {
     "$PYTHON" -c "import numpy as np
 draw = np.random.default_rng(1)
 np.save('A.npy', draw.integers(-4, 5, (2, 15, 300, 20)).astype('f4'))
-np.save('B.npy', draw.integers(-4, 5, (20, 24)).astype('f4'))
+np.save('B.npy', draw.integers(-4, 5, (2, 1, 20, 24)).astype('f4')) # repeats
 np.save('D.npy', draw.integers(-4, 5, (2, 15, 1, 24)).astype('f4'))"
     local arguments=(A.npy B.npy --c-in D.npy --beta 3 --tail off)
     killed 3 "${arguments[@]}"

@@ -41,7 +41,7 @@ expect_right() {
 }
 
 @test "six kills of products on two hosts, which continue, leave the results right" {
-    run "$PYTHON" "$REPO/tests/kill_resume.py" 6 1
+    run "$PYTHON" "$REPO/tests/kill_resume.py" 6 1 square tall
     echo "# ${lines[-1]}" >&3
     [[ "$status ${lines[-1]}" == "0 "*" 0 wrong" ]] || { show; return 1; }
 }
