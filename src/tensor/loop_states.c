@@ -137,6 +137,10 @@ void mmul_loop_states_remove(struct mmul_loop_states *states) {
 
 // --------------------------------------------------------------------------------------- the files
 
+static enum mmul_status fail_memory(struct mmul_evaluator *e) {
+    return mmul_fail(e->err, MMUL_ERR_SYSTEM, "cannot allocate the state of a loop");
+}
+
 static enum mmul_status add_identity(struct mmul_evaluator *e, const char *path,
                                      const struct mmul_matrix *matrix, json_t *files) {
     char identity[MMUL_IDENTITY_BYTES];
@@ -147,8 +151,8 @@ static enum mmul_status add_identity(struct mmul_evaluator *e, const char *path,
     if (status == MMUL_OK)
         status = matrix != NULL ? mmul_matrix_identity(matrix, identity, e->err)
                                 : mmul_file_identity(fd, path, identity, e->err);
-    if (status == MMUL_OK)
-        json_object_set_new(files, path, json_string(identity));
+    if (status == MMUL_OK && json_object_set_new(files, path, json_string(identity)) != 0)
+        status = fail_memory(e);
     return status;
 }
 
@@ -278,6 +282,7 @@ static enum mmul_status save_matrix(struct mmul_evaluator *e, struct walk *w,
     return status;
 }
 
+// Fails, or sets *json. A caller that adds *json to another value learns whether memory sufficed.
 static enum mmul_status write_value(struct mmul_evaluator *e, struct walk *w,
                                     const struct mmul_object *x, json_t **json) {
     enum mmul_status status = MMUL_OK;
@@ -289,7 +294,8 @@ static enum mmul_status write_value(struct mmul_evaluator *e, struct walk *w,
         for (int i = 0; status == MMUL_OK && i < x->count; i++) {
             json_t *item = NULL;
             status = write_value(e, w, &x->items[i], &item);
-            json_array_append_new(*json, item);
+            if (status == MMUL_OK && json_array_append_new(*json, item) != 0)
+                status = fail_memory(e);
         }
         return status;
     }
@@ -531,7 +537,8 @@ static enum mmul_status write_names(struct mmul_evaluator *e, const struct mmul_
         w.name = b->name;
         w.index = 0;
         status = write_value(e, &w, &b->object, &value);
-        json_object_set_new(names, b->name, value);
+        if (status == MMUL_OK && json_object_set_new(names, b->name, value) != 0)
+            status = fail_memory(e);
     }
     return status;
 }
@@ -562,13 +569,18 @@ static bool can_continue(const struct mmul_evaluator *e) {
     return can;
 }
 
+// Returns NULL without memory.
 static json_t *write_levels(const struct mmul_evaluator *e, bool ends) {
     json_t *loops = json_array();
-    for (int i = 0; i < e->loops; i++) {
+    for (int i = 0; loops != NULL && i < e->loops; i++) {
         const struct level *level = &e->script->states->levels[i];
         const int64_t turn = i + 1 < e->loops ? level->turn : ends ? level->end : level->turn + 1;
-        json_array_append_new(loops, json_pack("{si sI sI}", "at", level->loop->at.begin, "turn",
-                                               (json_int_t)turn, "end", (json_int_t)level->end));
+        json_t *made = json_pack("{si sI sI}", "at", level->loop->at.begin, "turn",
+                                 (json_int_t)turn, "end", (json_int_t)level->end);
+        if (json_array_append_new(loops, made) != 0) {
+            json_decref(loops);
+            loops = NULL;
+        }
     }
     return loops;
 }
@@ -590,9 +602,7 @@ enum mmul_status mmul_loop_states_save(struct mmul_evaluator *e, const struct mm
     states->has_file = states->output_count > 0;
     states->pending = json_pack("{so sI so so}", "loops", write_levels(e, ends), "windows",
                                 (json_int_t)e->script->windows, "files", files, "names", names);
-    return status != MMUL_OK || states->pending != NULL
-               ? status
-               : mmul_fail(e->err, MMUL_ERR_SYSTEM, "cannot allocate a state");
+    return status != MMUL_OK || states->pending != NULL ? status : fail_memory(e);
 }
 
 enum mmul_status mmul_loop_states_record(struct mmul_evaluator *e) {
@@ -601,10 +611,9 @@ enum mmul_status mmul_loop_states_record(struct mmul_evaluator *e) {
     if (states == NULL || states->pending == NULL)
         return MMUL_OK;
     char *text = json_dumps(states->pending, JSON_COMPACT);
-    enum mmul_status status =
-        text != NULL
-            ? mmul_loop_journal_add(states->journal, states->number, states->has_file, text, e->err)
-            : mmul_fail(e->err, MMUL_ERR_SYSTEM, "cannot allocate a state");
+    enum mmul_status status = text != NULL ? mmul_loop_journal_add(states->journal, states->number,
+                                                                   states->has_file, text, e->err)
+                                           : fail_memory(e);
     free(text);
     json_decref(states->pending);
     states->pending = NULL;
