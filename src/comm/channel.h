@@ -19,15 +19,16 @@
 //
 // To add an encoding of bytes, such as compression, change these.
 //
+//     choice                    an option in model/job_options.h, which root sends to all ranks.
 //     length of a message       message.c: the trailer must carry the length.
 //     length of a chunk         channel.c: MPI needs the lengths of all members beforehand.
 //     relays                    channel.c: a packet of a cargo with `memory` is sent from its final
 //                               memory and received into it. An encoded packet needs a buffer.
 //     rows that are stolen      exec/tasks/steals.c sends chunks as messages, beside the channels.
 //     size of buffers, chunks   plan/lists/footprint.c, plan/product/schedule_memory.c.
-//     predicted rate of links   link.c measures it with bytes that are all equal; plan/cost/cost.c
-//                               uses it, and program_cost.c for moves. exec/setup/traffic_cost.c:
-//                               time that traffic takes from computing.
+//     predicted rate of links   link.c measures it with equal bytes; use random ones.
+//                               plan/cost/cost.c uses it, and program_cost.c for moves.
+//                               exec/setup/traffic_cost.c: time that traffic takes from computing.
 #pragma once
 
 #include "comm/transport.h"

@@ -24,8 +24,10 @@
 //                          _library.py; api/program_api.c, tensor/builtins.c, _functions.py.
 //     its text             model/program.h and program.c (owner), exec/job/program_pack.c,
 //                          plan_cache.c.
-//     compiled programs    opencl_device.h: one per kernel file, one kernel per operation. Texts of
-//                          users need a list. opencl_program.c, opencl_map.c.
+//     compiled programs    opencl_device.h has fixed arrays: a program per kernel file, a kernel
+//                          per operation. Texts of users need a list that grows. opencl_program.c,
+//                          opencl_map.c. A text that does not compile must end the job: today a
+//                          failed build loses the device, and the next one goes on.
 //     other devices        cpu_map_by_class.c, exec/worker/host_map.c. The check repeats samples by
 //                          reference_map.c, so it needs a version for the CPU.
 #pragma once

@@ -9,13 +9,16 @@
 // stored, change these.
 //
 //     reading           io/matrix_file.c (delivered_dtype: float32), matrix_read.c.
-//     values            float32 or float64 only: program_rewrite.c, exec/memory/values.c,
-//                       exec/traffic/move.c.
+//     operands          operand_of in exec/job/program_products.c keeps the type of a file.
+//     values            a value in memory is float32 or float64: program_rewrite.c,
+//                       exec/memory/values.c, exec/traffic/move.c. api/program_api.c marks whole
+//                       numbers as indices.
 //     uploads           device/device.h and device.c; host_buffer.c for CPUs; opencl_buffer.c,
 //                       opencl_device.c and kernels/widen.cl for GPUs; exec/worker/worker.c,
 //                       tile_cache.c. Matrices used in place: exec/memory/mappings.c.
-//     scale of a block  a pointer in product.h, set by exec/steps/block.c, read by check_sums.c,
-//                       sent by exec/traffic/streams.c. problem.c counts the bytes of scales.
+//     scale of a block  named by the operation (program.h). A pointer in product.h, set by
+//                       exec/steps/block.c, read by check_sums.c, sent by exec/traffic/streams.c.
+//                       problem.c counts the bytes of scales.
 //     memory            plan/parts/budget.c, plan/program/program_footprint.c: widened copies.
 //     blocks of GGUF    io/gguf_types.c decodes them to float32.
 #pragma once

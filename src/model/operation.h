@@ -61,10 +61,15 @@
 // To add a factorisation or a triangular solve:
 //   1. the factorisation of one block, and a solve with one block, as operations.
 //   2. the loop over blocks, of these and of products: composite_functions.c, a row of composite.c.
-//   3. for values of placement cyclic (plan/parts/deal.h): rules of slice and copy in operation.c,
-//      cyclic_fits in operation_shapes.c, columns of a slice in exec/steps/map_blocks.c.
-//      A move of one panel alone: plan/parts/moves.c. is_worth_trying in program_choose.c admits
+//   3. for values of placement cyclic (plan/parts/deal.h): their owners follow from the number of
+//      columns alone (find_offsets in plan/program/program_make.c). Columns from a multiple of the
+//      block to the end keep their owners: rules of slice and concat in operation.c; cyclic_fits in
+//      operation_shapes.c, which needs the size of a block; columns in exec/steps/map_blocks.c.
+//   4. one panel alone: a move with a window. A field of the step (plan/lists/program_plan.h),
+//      find_window in transfers.c, program_cost.c. is_worth_trying in program_choose.c admits
 //      cyclic only if the program requests it.
+//   5. a block without a factor gives NaN, and map_blocks.c reports it, as check_indices does: a
+//      device that returns an error is lost.
 #pragma once
 
 #include "model/placement.h"

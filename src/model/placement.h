@@ -29,7 +29,7 @@
 //
 // To add a placement: its name in include/mpimatmul_local.h, its parts in placement.c, then
 //     offsets                 plan/program/program_make.c
-//     a bit of it             plan/program/program_choose.c (placement_bits)
+//     its bit in the search             plan/program/program_choose.c (placement_bits)
 //     on some of the ranks    model/rank_groups.c
 //     pieces of its moves     plan/parts/moves.c
 //     cost of its moves       plan/cost/program_cost.c

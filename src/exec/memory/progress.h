@@ -13,11 +13,15 @@
 // the finished regions of a run, exec/conduct/recorder.h records them. Loops are continued by
 // tensor/loop_states.h. To add a journal of the values of one program, change these.
 //
-//     values             memory/values.h: no file of a value outlives the job; persistent.c writes
-//                        values as sets of shards.
+//     values             memory/values.h: a value lies in memory only. persistent.c can write it as
+//                        a set of shards, which fits only the ranks that made it.
+//     their memory       plan/program/program_memory.c: other values get it after the last reader.
+//                        Recording must count as a reader.
+//     identity           the header of the journal: api/resume.c, tensor/loop_states.c.
 //     steps to skip      exec/job/program_run.c; plan/program/program_make.c.
-//     finished regions   tasks/computing.c, write_back.c, traffic/streams.c; completed.h and
-//                        recorder.c know a single output.
+//     finished regions   tasks/computing.c, write_back.c, traffic/streams.c, move.c;
+//                        completed.h, recorder.c and create_completed in conduct/run.c know a
+//                        single output.
 //     fused products     api/resume.c continues one product that is saved as it is.
 #pragma once
 

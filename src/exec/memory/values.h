@@ -16,7 +16,9 @@
 //     waits of its readers            exec/steps/stage.c: producing_stages has one maker per place.
 //     lifetime of its memory          plan/program/program_memory.c: up to its last reader; held.c:
 //                                     from program to program.
-//     its size in a plan              exec/job/plan_cache.c: the key has all sizes.
+//     its size in a plan              exec/job/plan_cache.c: the key has all sizes, and begin and
+//                                     end of slices. A position must be a value or a number.
+//     positions                       rope counts rows from 0: it needs an offset.
 //     caches by address               exec/worker/tile_cache.c, host_map.c.
 //     checks of its readers           exec/worker/product_check.c and steps/map_check.c read
 //                                     operands again; product_check.c keeps their sums.

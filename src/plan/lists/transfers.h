@@ -21,7 +21,8 @@
 // To add an algorithm that moves values (a ring, a tree), change these. Today each node sends to
 // the next, then to the one after it, and so on. Summands that are needed whole on all nodes are
 // sent whole to each node, or first added part by part (reduce-scatter) and then gathered
-// (all-gather): mmul_program_find_path of plan/cost/program_cost.c chooses.
+// (all-gather): mmul_program_find_path of plan/cost/program_cost.c chooses. A ring sends as many
+// bytes as these two, but to one partner.
 //
 //     choice                      mmul_program_path, a field of the step (program_plan.h),
 //                                 bring_value in plan/program/program_make.c.
