@@ -425,8 +425,8 @@ static int out_of_root(const struct simulation *s) {
            channels[MMUL_ROUTE_RELAY].activity.is_active;
 }
 
-// Returns the rate of a channel. Channels share root's link, which may be slower both ways at once,
-// and root's main thread, which reads and writes.
+// Returns the rate of an active channel. Channels share root's link, which may be slower both ways
+// at once, and root's main thread, which reads and writes.
 static double rate_of_channel(const struct simulation *s, int node, int route) {
     static const bool in_common[MMUL_ROUTES][MMUL_ROUTES] = {
         [MMUL_ROUTE_SCATTER] = {[MMUL_ROUTE_RELAY] = true},
@@ -437,10 +437,10 @@ static double rate_of_channel(const struct simulation *s, int node, int route) {
     int sharing = 1;
     for (int other = 0; node == 0 && other < MMUL_ROUTES; other++)
         sharing += in_common[route][other] && s->nodes[0].channels[other].activity.is_active;
-    bool both = node == 0 && route < MMUL_ROUTE_READ && out_of_root(s) > 0 &&
-                s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_active;
-    return (both ? cost_node(s, s->nodes[0].channels[route].product_in_flight, 0)->duplex : 1) /
-           sharing;
+    const struct channel *channel = &s->nodes[node].channels[route];
+    bool both = node == 0 && route < MMUL_ROUTE_READ && channel->activity.is_active &&
+                out_of_root(s) > 0 && s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_active;
+    return (both ? cost_node(s, channel->product_in_flight, 0)->duplex : 1) / sharing;
 }
 
 static double rate_of_rank(const struct simulation *s, int index) {
