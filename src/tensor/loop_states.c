@@ -5,6 +5,7 @@
 #include "tensor/loop_states.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,8 @@
 #include "tensor/save_targets.h"
 #include "tensor/script.h"
 
-// Writing a state may take this part of the run. Disks and file systems of today take more bytes in
-// a second than assumed here.
+// Writing a state may take this part of the run. The rate is assumed for the first state; the time
+// of later ones is measured.
 static const double SHARE_OF_WRITING = 0.02, BYTES_PER_SECOND = 500e6, SECONDS_PER_FILE = 0.005;
 
 enum { LEVELS_MOST = 8 };
@@ -35,11 +36,14 @@ struct level {
 
 struct mmul_loop_states {
     struct mmul_loop_journal *journal;
-    char *path, *name; // path of the journal, name of the text
-    double seconds;    // least time between two states
-    double latest;     // time of the latest state; before the first one, of the beginning
-    int64_t number;    // number of the current outermost loop, from 1
-    int line;          // line of that loop
+    char *path, *name;       // path of the journal, name of the text
+    double seconds;          // least time between two states
+    double latest;           // time of the latest state; before the first one, of the beginning
+    double turn_begun;       // time when the current turn of the innermost loop began
+    double turn_seconds;     // time of the latest turn without a state; 0: not known
+    double state_seconds[2]; // times by which turns with the latest states took longer
+    int64_t number;          // number of the current outermost loop, from 1
+    int line;                // line of that loop
     struct level levels[LEVELS_MOST]; // the current loops, from the outermost one
     // The state from which the current loops continue, and its loops. restored_count: 0 for none.
     json_t *restored;
@@ -503,6 +507,7 @@ enum mmul_status mmul_loop_states_enter(struct mmul_evaluator *e, const struct m
     struct mmul_loop_states *states = e->script->states;
     if (states == NULL || e->loops > LEVELS_MOST)
         return MMUL_OK;
+    states->turn_begun = mmul_clock_now();
     states->levels[e->loops - 1] = (struct level){loop, turn, end};
     if (e->loops >= states->restored_count || find_restored(e, loop) == NULL)
         return MMUL_OK;
@@ -514,7 +519,9 @@ enum mmul_status mmul_loop_states_enter(struct mmul_evaluator *e, const struct m
 
 // Returns true if a state with so many bytes is due.
 static bool is_due(const struct mmul_loop_states *states, double bytes, bool ends) {
-    const double writing = SECONDS_PER_FILE + bytes / BYTES_PER_SECOND;
+    // The shorter one of two: other jobs may have slowed down one of the turns.
+    const double measured = fmin(states->state_seconds[0], states->state_seconds[1]);
+    const double writing = fmax(SECONDS_PER_FILE + bytes / BYTES_PER_SECOND, measured);
     const double passed = mmul_clock_now() - states->latest;
     return passed >= writing / SHARE_OF_WRITING && (ends || passed >= states->seconds);
 }
@@ -608,8 +615,12 @@ enum mmul_status mmul_loop_states_save(struct mmul_evaluator *e, const struct mm
 enum mmul_status mmul_loop_states_record(struct mmul_evaluator *e) {
     struct mmul_loop_states *states = e->script->states;
     char line[256];
-    if (states == NULL || states->pending == NULL)
+    if (states == NULL)
         return MMUL_OK;
+    if (states->pending == NULL) {
+        states->turn_seconds = mmul_clock_now() - states->turn_begun;
+        return MMUL_OK;
+    }
     char *text = json_dumps(states->pending, JSON_COMPACT);
     enum mmul_status status = text != NULL ? mmul_loop_journal_add(states->journal, states->number,
                                                                    states->has_file, text, e->err)
@@ -618,6 +629,8 @@ enum mmul_status mmul_loop_states_record(struct mmul_evaluator *e) {
     json_decref(states->pending);
     states->pending = NULL;
     states->latest = mmul_clock_now();
+    states->state_seconds[1] = states->state_seconds[0];
+    states->state_seconds[0] = states->latest - states->turn_begun - states->turn_seconds;
     if (status != MMUL_OK)
         return status;
     const struct level *level = &states->levels[0];
