@@ -50,6 +50,7 @@ struct mmul_loop_states {
     char *restored_file;
     struct level restored_levels[LEVELS_MOST];
     int restored_count;
+    json_t *files;                // files that the run has read, each with what tells its version
     json_t *pending;              // the state that the current program saves; NULL for none
     bool has_file;                // the pending state has matrices
     struct mmul_output **outputs; // matrices of the pending state; owned until the run takes them
@@ -109,6 +110,7 @@ enum mmul_status mmul_loop_states_open(const struct mmul_script_request *request
     if (status == MMUL_OK) {
         made->seconds = request->journal_seconds;
         made->latest = mmul_clock_now();
+        made->files = json_object();
         *states = made;
     } else {
         mmul_loop_states_close(made);
@@ -130,6 +132,7 @@ void mmul_loop_states_close(struct mmul_loop_states *states) {
         mmul_output_destroy(states->outputs[i]);
     json_decref(states->pending);
     json_decref(states->restored);
+    json_decref(states->files);
     mmul_loop_journal_close(states->journal);
     MMUL_FREE_ALL(states->restored_file, states->path, states->name, states->outputs, states);
 }
@@ -146,10 +149,13 @@ static enum mmul_status fail_memory(struct mmul_evaluator *e) {
 }
 
 static enum mmul_status add_identity(struct mmul_evaluator *e, const char *path,
-                                     const struct mmul_matrix *matrix, json_t *files) {
+                                     const struct mmul_matrix *matrix) {
+    json_t *files = e->script->states->files;
     char identity[MMUL_IDENTITY_BYTES];
     int fd = -1;
     enum mmul_status status = MMUL_OK;
+    if (json_object_get(files, path) != NULL)
+        return MMUL_OK;
     if (matrix == NULL)
         status = mmul_inputs_open_file(e->script->inputs, path, &fd, e->err);
     if (status == MMUL_OK)
@@ -161,31 +167,30 @@ static enum mmul_status add_identity(struct mmul_evaluator *e, const char *path,
 }
 
 // Lists the files that the run has read so far, each with what tells its version.
-static enum mmul_status list_files(struct mmul_evaluator *e, json_t *files) {
+static enum mmul_status list_files(struct mmul_evaluator *e) {
     enum mmul_status status = MMUL_OK;
     const struct mmul_script *script = e->script;
     for (const struct mmul_script_file *f = script->files; status == MMUL_OK && f; f = f->next)
         if (f->matrix != NULL)
-            status = add_identity(e, f->path, f->matrix, files);
+            status = add_identity(e, f->path, f->matrix);
     for (const struct mmul_token_text *t = script->texts; status == MMUL_OK && t; t = t->next)
-        status = add_identity(e, t->path, NULL, files);
+        status = add_identity(e, t->path, NULL);
     return status;
 }
 
 // Compares the files that the run has read so far with those of a state.
 static enum mmul_status check_files(struct mmul_evaluator *e, const struct mmul_node *loop,
                                     const json_t *state) {
-    json_t *files = json_object(), *now;
+    json_t *now;
     const char *path;
-    enum mmul_status status = list_files(e, files);
-    json_object_foreach(files, path, now) {
+    enum mmul_status status = list_files(e);
+    json_object_foreach(e->script->states->files, path, now) {
         const json_t *then = json_object_get(json_object_get(state, "files"), path);
         if (status != MMUL_OK || then == NULL || json_equal(now, then))
             continue;
         status = mmul_evaluator_fail(e, loop, "cannot resume: '%s' has changed since then", path);
         mmul_hint(e->err, "remove '%s' to start again", e->script->states->path);
     }
-    json_decref(files);
     return status;
 }
 
@@ -602,13 +607,14 @@ enum mmul_status mmul_loop_states_save(struct mmul_evaluator *e, const struct mm
     if (states == NULL || e->script->restored_file != NULL || !is_due(states, 0, must) ||
         !can_continue(e) || !can_record(e, loop, &bytes, &status) || !is_due(states, bytes, must))
         return status;
-    json_t *names = json_object(), *files = json_object();
-    status = list_files(e, files);
+    json_t *names = json_object();
+    status = list_files(e);
     if (status == MMUL_OK)
         status = write_names(e, loop, mmul_loop_journal_file(states->journal), names);
     states->has_file = states->output_count > 0;
-    states->pending = json_pack("{so sI so so}", "loops", write_levels(e, ends), "windows",
-                                (json_int_t)e->script->windows, "files", files, "names", names);
+    states->pending =
+        json_pack("{so sI sO so}", "loops", write_levels(e, ends), "windows",
+                  (json_int_t)e->script->windows, "files", states->files, "names", names);
     return status != MMUL_OK || states->pending != NULL ? status : fail_memory(e);
 }
 
