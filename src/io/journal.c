@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,16 +58,16 @@ static enum mmul_status fail_damaged(const struct mmul_journal *journal, const c
 
 // --------------------------------------------------------------------------------------- reading
 
-// Locks the file. A rank may outlive its killed mpirun by some seconds, so a lock is waited for.
-// Returns false if another job still has it. File systems without locks are used without.
+// Locks the file, waiting for a rank that outlives its killed mpirun for a moment. Returns false if
+// another job still has it.
 static bool lock_file(int fd) {
     const double deadline = mmul_clock_now() + MMUL_OUTPUT_WAIT_SECONDS;
-    int rc = flock(fd, LOCK_EX | LOCK_NB);
-    while (rc != 0 && errno == EWOULDBLOCK && mmul_clock_now() < deadline) {
+    bool is_locked = mmul_output_try_lock(fd);
+    while (!is_locked && mmul_clock_now() < deadline) {
         mmul_clock_sleep(0.05);
-        rc = flock(fd, LOCK_EX | LOCK_NB);
+        is_locked = mmul_output_try_lock(fd);
     }
-    return rc == 0 || errno != EWOULDBLOCK;
+    return is_locked;
 }
 
 static enum mmul_status open_file(struct mmul_journal *journal, struct mmul_error *err) {

@@ -101,9 +101,7 @@ static enum mmul_status fail_input(const struct mmul_output *output, struct mmul
     return err->status;
 }
 
-// Locks the open file. Returns false if another run holds it. File systems without locks are used
-// without.
-static bool try_lock(int fd) {
+bool mmul_output_try_lock(int fd) {
     return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
@@ -186,7 +184,7 @@ static enum mmul_status remove_leftover(struct mmul_output *output,
     int fd = open(output->part, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? MMUL_OK : fail_create(output, errno, err);
-    *is_held = !try_lock(fd);
+    *is_held = !mmul_output_try_lock(fd);
     if (fstat(fd, &left) != 0)
         status = fail_create(output, errno, err);
     if (status == MMUL_OK && *is_held)
@@ -219,7 +217,7 @@ static enum mmul_status try_create_temporary(const struct mmul_output *output, i
     *locked = -1;
     if (fd < 0)
         return errno == EEXIST ? MMUL_OK : fail_create(output, errno, err);
-    const bool is_ours = try_lock(fd);
+    const bool is_ours = mmul_output_try_lock(fd);
     if (fstat(fd, &made) != 0) {
         status = fail_create(output, errno, err);
         if (is_ours)

@@ -9,6 +9,10 @@
 enum mmul_status mmul_output_choose_paths(struct mmul_output *output, size_t file_length,
                                           struct mmul_error *err);
 
+// Locks an open file, for its only writer. Returns false if another run holds it. File systems
+// without locks are used without.
+bool mmul_output_try_lock(int fd);
+
 // Creates and locks an empty temporary file. Removes one that a killed run of this user has left.
 // Waits up to MMUL_OUTPUT_WAIT_SECONDS for another run that holds it. Fails with MMUL_ERR_CREATE:
 // the folder is not writable, another run still holds the file, the output is one of the inputs, or
